@@ -46,7 +46,13 @@ class BatchForms(ColumnDict):
         return self
 
     def split_by_episode(self) -> list[Self]:
-        """Returns one batch per run of rows with the same `eps_id`, in order."""
+        """Returns one batch per run of rows with the same `eps_id`, in order.
+
+        Without that column a new episode begins behind each row that is done; the column is added.
+        """
+        if names.EPS_ID not in self:
+            dones = np.asarray(self.get(names.DONES, np.zeros(self.count, bool))).astype(bool)
+            self[names.EPS_ID] = np.cumsum(dones) - dones
         eps_ids = np.asarray(self[names.EPS_ID])
         if len(eps_ids) == 0:
             return []
@@ -58,7 +64,7 @@ class BatchForms(ColumnDict):
 
         Args:
             size: Rows per piece; the last may have fewer.
-            num_slices: Number of pieces, whose sizes differ by at most one row.
+            num_slices: Number of pieces, whose sizes differ by at most one row; the larger ones are the last.
             k: Old name of `size`.
 
         Raises:
@@ -72,7 +78,8 @@ class BatchForms(ColumnDict):
         if size is not None:
             cuts = [*range(0, rows, size), rows]
         else:
-            cuts = [rows * piece // given[0] for piece in range(given[0] + 1)]
+            least, larger = divmod(rows, given[0])
+            cuts = [piece * least + max(0, piece - given[0] + larger) for piece in range(given[0] + 1)]
         pieces = (self[start:stop] for start, stop in pairwise(cuts))
         return [piece for piece in pieces if piece.count > 0]
 
@@ -116,13 +123,18 @@ class BatchForms(ColumnDict):
         self.update(convert_columns(self, lambda leaf: convert_to_torch_tensor(leaf, device)))
         return self
 
-    def compress(self, bulk: bool = False, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> None:
-        """Compresses columns in place, each as one piece (`bulk`) or row by row, so that it can still be sliced."""
+    def compress(self, bulk: bool = False, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> Self:
+        """Compresses columns in place, each as one piece (`bulk`) or row by row, so that it can still be sliced.
+
+        Returns:
+            The batch.
+        """
         from rlframe.data.compression import pack_leaf
 
         for key in columns:
             if key in self:
                 self[key] = map_nested(lambda leaf: pack_leaf(leaf, bulk=bulk), _get(self, key))
+        return self
 
     def decompress_if_needed(self, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> Self:
         """Undoes `compress` in place and returns the batch."""

@@ -446,7 +446,7 @@ def _copy_leaf(leaf: Any) -> Any:
 
 def _as_array(key: str, value: list[Any]) -> NDArray[Any]:
     try:
-        return np.array(value)
+        return np.array(value, np.int32 if key == names.SEQ_LENS else None)
     except ValueError as error:
         raise ValueError(
             f"Column {key!r} is a list whose entries have different shapes ({error}); wanted equal shapes, or an array."

@@ -429,6 +429,8 @@ class GroupAgentsWrapper(MultiAgentEnv):
         for group, members in self.groups.items():
             if self._is_over(group):
                 grouped[group] = terminated == all(self._over[agent] for agent in members)
+            elif any(agent in flags for agent in members):
+                grouped[group] = False
         return grouped
 
     def _without_members(self, by_agent: Mapping[Any, Any]) -> MultiAgentDict:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from rlframe.offline.estimators import OffPolicyEstimate
 
@@ -26,6 +26,8 @@ _LEARNER_STATS_KEY = "learner_stats"
 class RolloutMetrics:
     """What one finished episode leaves behind.
 
+    It reads as the tuple of its fields but `slot`, too: RLlib's is a named tuple.
+
     Attributes:
         episode_length: Env steps.
         episode_reward: Undiscounted sum of the raw rewards of all agents.
@@ -37,14 +39,33 @@ class RolloutMetrics:
         slot: The environment slot it ran in.
     """
 
-    episode_length: int
-    episode_reward: float
+    episode_length: int = 0
+    episode_reward: float = 0.0
     agent_rewards: dict[tuple[Any, str], float] = field(default_factory=dict)
     custom_metrics: dict[str, Any] = field(default_factory=dict)
     perf_stats: dict[str, float] = field(default_factory=dict)
     hist_data: dict[str, list[Any]] = field(default_factory=dict)
     media: dict[str, Any] = field(default_factory=dict)
     slot: int = 0
+
+    _fields: ClassVar[tuple[str, ...]] = (
+        "episode_length", "episode_reward", "agent_rewards", "custom_metrics", "perf_stats", "hist_data", "media",
+    )  # fmt: skip
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, name) for name in self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __getitem__(self, place: int | slice) -> Any:
+        return tuple(self)[place]
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **changes: Any) -> RolloutMetrics:
+        return replace(self, **changes)
 
     def to_state(self) -> dict[str, Any]:
         """Returns the metrics as plain state; `media` is left out, and agent ids that are no numbers become text."""
@@ -99,7 +120,11 @@ def get_learner_stats(grad_info: Mapping[str, Any]) -> Any:
     """Returns the learner stats out of what learning returned: of the one policy, or `{policy id: stats}`."""
     if _LEARNER_STATS_KEY in grad_info:
         return grad_info[_LEARNER_STATS_KEY]
-    stats = {pid: info[_LEARNER_STATS_KEY] for pid, info in grad_info.items() if _LEARNER_STATS_KEY in info}
+    stats = {
+        pid: info[_LEARNER_STATS_KEY]
+        for pid, info in grad_info.items()
+        if isinstance(info, dict) and _LEARNER_STATS_KEY in info
+    }
     return stats.get(DEFAULT_POLICY_ID, stats) if len(stats) == 1 else stats
 
 

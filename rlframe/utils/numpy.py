@@ -28,7 +28,8 @@ def convert_to_numpy(x: Any, reduce_type: bool = False, reduce_floats: bool | No
         reduce_floats: Old name of `reduce_type`.
 
     Returns:
-        The same structure of arrays; arrays and plain objects are not copied. Torch tensors on the CPU share memory.
+        The same structure of arrays; arrays and plain objects are not copied. Torch tensors on the CPU share memory;
+        those without dimension become numbers.
     """
     reduce_type = reduce_type if reduce_floats is None else reduce_floats
     if isinstance(x, np.ndarray):
@@ -46,7 +47,7 @@ def convert_to_numpy(x: Any, reduce_type: bool = False, reduce_floats: bool | No
 
 def _tensor_to_array(x: Any) -> Any:
     if hasattr(x, "detach"):  # torch
-        return x.detach().cpu().numpy()
+        return x.item() if x.ndim == 0 else x.detach().cpu().numpy()
     return x.numpy() if hasattr(x, "numpy") else x  # TensorFlow, or no tensor at all
 
 

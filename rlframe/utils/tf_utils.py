@@ -37,12 +37,12 @@ def explained_variance(y: Tensor, pred: Tensor) -> Tensor:
         pred: Predictions. Float `[B]`.
 
     Returns:
-        1 − Var(y − pred) / Var(y), not below −1; 0 where `y` does not vary. Scalar.
+        1 − Var(y − pred) / Var(y), not below −1; −1 where `y` does not vary. Scalar.
     """
     y = tf.convert_to_tensor(y)
     of_targets = tf.math.reduce_variance(y, axis=0)
     share = 1.0 - tf.math.divide_no_nan(tf.math.reduce_variance(y - pred, axis=0), of_targets)
-    return tf.where(of_targets > 0, tf.maximum(share, -1.0), tf.zeros_like(share))
+    return tf.where(of_targets > 0, tf.maximum(share, -1.0), -tf.ones_like(share))
 
 
 def huber_loss(x: Tensor, delta: float = 1.0) -> Tensor:
@@ -57,8 +57,8 @@ def l2_loss(x: Tensor) -> Tensor:
 
 
 def reduce_mean_ignore_inf(x: Tensor, axis: int | None = None) -> Tensor:
-    """Returns the mean of the entries that are not minus infinity, over all dimensions or along `axis`."""
-    finite = tf.not_equal(x, -np.inf)
+    """Returns the mean of the entries above `FLOAT_MIN`, which masks are made of, over all dimensions or an axis."""
+    finite = tf.greater(x, FLOAT_MIN)
     total = tf.reduce_sum(tf.where(finite, x, tf.zeros_like(x)), axis)
     return total / tf.reduce_sum(tf.cast(finite, total.dtype), axis)
 

@@ -99,11 +99,11 @@ def explained_variance(y: Tensor, pred: Tensor) -> Tensor:
         pred: Predictions. Float `[B]`.
 
     Returns:
-        1 − Var(y − pred) / Var(y), not below −1; 0 where `y` does not vary. Scalar.
+        1 − Var(y − pred) / Var(y), not below −1; −1 where `y` does not vary. Scalar.
     """
     y_var = y.var(dim=0, correction=0)
     share = (1 - (y - pred).var(dim=0, correction=0) / y_var.clamp(min=torch.finfo(y.dtype).tiny)).clamp(min=-1.0)
-    return torch.where(y_var > 0, share, torch.zeros_like(share))
+    return torch.where(y_var > 0, share, -torch.ones_like(share))
 
 
 def sequence_mask(
@@ -186,8 +186,8 @@ def softmax_cross_entropy_with_logits(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def reduce_mean_ignore_inf(x: Tensor, axis: int | None = None) -> Tensor:
-    """Returns the mean of the entries that are not minus infinity, over all dimensions or along `axis`."""
-    finite = x != float("-inf")
+    """Returns the mean of the entries above `FLOAT_MIN`, which masks are made of, over all dimensions or an axis."""
+    finite = x > FLOAT_MIN
     total = torch.where(finite, x, torch.zeros_like(x))
     if axis is None:
         return total.sum() / finite.sum()
@@ -205,7 +205,8 @@ def convert_to_torch_tensor(x: Any, device: torch.device | str | None = None) ->
         device: Where the tensors shall be; None leaves tensors where they are.
     """
     if isinstance(x, Mapping):
-        return {key: convert_to_torch_tensor(value, device) for key, value in x.items()}
+        made = {key: convert_to_torch_tensor(value, device) for key, value in x.items()}
+        return x._like(made) if hasattr(x, "_like") else made  # a SampleBatch, which stands above this package
     if isinstance(x, tuple):
         parts = [convert_to_torch_tensor(value, device) for value in x]
         return type(x)(*parts) if hasattr(x, "_fields") else tuple(parts)

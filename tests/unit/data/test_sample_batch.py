@@ -264,6 +264,26 @@ def test_split_by_episode_cuts_where_id_changes():
     assert make(0).split_by_episode() == []
 
 
+def test_split_by_episode_without_ids_goes_by_dones():
+    batch = SampleBatch(
+        {"a": [1, 2, 3, 4], "terminateds": [True, False, False, False], "truncateds": [False, False, True, False]}
+    )
+    assert [part["a"].tolist() for part in batch.split_by_episode()] == [[1], [2, 3], [4]]
+    assert batch["eps_id"].tolist() == [0, 1, 1, 2]
+    whole = SampleBatch({"a": [1, 2]})
+    assert [part["a"].tolist() for part in whole.split_by_episode()] == [[1, 2]]
+    assert whole["eps_id"].tolist() == [0, 0]
+
+
+def test_timeslices_by_number_have_the_larger_pieces_last():
+    assert [piece.count for piece in make(13).timeslices(num_slices=5)] == [2, 2, 3, 3, 3]
+    assert [piece.count for piece in make(3).timeslices(num_slices=5)] == [1, 1, 1]
+
+
+def test_lengths_given_as_a_list_are_int32():
+    assert SampleBatch({"a": [1, 2, 3], "seq_lens": [1, 2]})["seq_lens"].dtype == np.int32
+
+
 def test_timeslices_by_size_number_and_old_name():
     batch = make(7)
     assert [part.count for part in batch.timeslices(3)] == [3, 3, 1]
@@ -392,7 +412,7 @@ def test_right_zero_pad_impossible_says_why():
 def test_compress_shrinks_slices_and_comes_back(bulk):
     batch = SampleBatch({"obs": np.zeros((8, 400), np.float32), "new_obs": {"a": np.arange(8)}, "r": np.arange(8)})
     original = batch.copy()
-    batch.compress(bulk=bulk)
+    assert batch.compress(bulk=bulk) is batch
     if bulk:
         assert batch.size_bytes() < original.size_bytes() / 10
     assert batch.count == 8

@@ -45,7 +45,7 @@ def test_a_group_is_one_agent_and_others_pass_through():
     assert set(obs) == {"team", "c"}
     assert rewards == {"c": 1.0}
     assert infos == {"c": {"x": 1}, "team": {GROUP_INFO: [{}, {}], GROUP_REWARDS: [0.0, 0.0]}}
-    assert terminateds == {"__all__": False}, "one member is through, the other goes on"
+    assert terminateds == {"__all__": False, "team": False}, "one member is through, the other goes on"
 
 
 def test_a_group_is_over_when_all_its_members_are():
@@ -62,7 +62,7 @@ def test_a_group_is_over_when_all_its_members_are():
 def test_the_older_contract_stays_one_of_four_parts():
     env = grouped([*OLD[:3], ({"a": 9, "b": 7}, {}, {"a": True, "__all__": False}, {})])
     env.reset()
-    for wanted in ({"__all__": False}, {"__all__": False}, {"__all__": False, "team": True}):
+    for wanted in ({"__all__": False}, {"__all__": False, "team": False}, {"__all__": False, "team": True}):
         obs, _, dones, _ = env.step({"team": (0, 0), "c": 0})
         assert dones == wanted
         assert len(obs["team"]) == 2

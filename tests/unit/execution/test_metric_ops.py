@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlframe.evaluation.metrics import RolloutMetrics, get_learner_stats, summarize_episodes
@@ -190,6 +191,23 @@ class TestSummary:
         assert summary["sampler_perf"] == {"mean_env_wait_ms": 3.0}
         assert summary["episode_media"] == {"film": ["a"]}
 
+    def test_extremes_of_custom_metrics_that_are_arrays_are_those_of_their_elements(self) -> None:
+        episodes = [
+            RolloutMetrics(1, 1.0, {}, {"x": np.array([1.0, 2.0, 3.0]), "y": [1, 2]}),
+            RolloutMetrics(1, 1.0, {}, {"x": np.array([4.0, 5.0, 6.0]), "y": [math.nan, 9]}),
+        ]
+        wanted = {"x_mean": 3.5, "x_min": 1.0, "x_max": 6.0, "y_mean": 1.5, "y_min": 1.0, "y_max": 2.0}
+        assert summarize_episodes(episodes)["custom_metrics"] == wanted
+
+    def test_rollout_metrics_read_as_the_tuple_that_they_are_in_rllib(self) -> None:
+        length, reward, *others = RolloutMetrics(3, 1.5, hist_data={"h": [1]})
+        assert (length, reward, others) == (3, 1.5, [{}, {}, {}, {"h": [1]}, {}])
+        metrics = RolloutMetrics()
+        assert (len(metrics), metrics[1], metrics[:2]) == (7, 0.0, (0, 0.0))
+        changed = metrics._replace(episode_reward=2.0)
+        assert list(changed._asdict()) == list(RolloutMetrics._fields)
+        assert (changed.episode_reward, metrics.episode_reward) == (2.0, 0.0)
+
     def test_default_policy_is_left_out_of_policy_rewards(self) -> None:
         assert summarize_episodes([episode(1.0)])["policy_reward_mean"] == {}
 
@@ -203,6 +221,7 @@ class TestSummary:
         assert get_learner_stats({"learner_stats": {"a": 1}}) == {"a": 1}
         assert get_learner_stats({"default_policy": {"learner_stats": {"a": 1}}}) == {"a": 1}
         assert get_learner_stats({"p": {"learner_stats": 1}, "q": {"learner_stats": 2}}) == {"p": 1, "q": 2}
+        assert get_learner_stats({"loss": 1.0}) == {}
 
 
 def dqn_plan(workers: Any, buffer: Any, **keys: Any) -> LocalIterator[dict[str, Any]]:

@@ -83,8 +83,9 @@ def test_convert_to_numpy_goes_through_structures():
     got = convert_to_numpy(x)
     assert isinstance(got["t"], np.ndarray)
     assert got["t"].tolist() == [1, 1]
-    assert got["n"][1][0] == 3
-    assert isinstance(got["n"][1][0], np.ndarray)
+    assert got["n"][1] == [3]
+    assert type(got["n"][1][0]) is int, "a number, as what has no dimension is in RLlib"
+    assert convert_to_numpy(torch.tensor(0.5, requires_grad=True), reduce_type=True) == 0.5
     assert got["p"] == Pair(1, "s")
     assert got["x"] is None
     assert convert_to_numpy(np.zeros(1), reduce_type=True).dtype == np.float32

@@ -29,6 +29,7 @@ HOLES = np.array([[1.0, -np.inf, 3.0], [2.0, 2.0, -np.inf]], np.float32)
         ("l2_loss", (Y,), ()),
         ("reduce_mean_ignore_inf", (HOLES,), ()),
         ("reduce_mean_ignore_inf", (HOLES,), (1,)),
+        ("reduce_mean_ignore_inf", (np.maximum(HOLES, tf.float32.min),), (1,)),
         ("one_hot", (np.array([0, 2, 1]),), (Discrete(3),)),
         ("one_hot", (np.array([[0, 2], [1, 1]]),), (MultiDiscrete([2, 3]),)),
     ],

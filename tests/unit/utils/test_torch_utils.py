@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.repeated_values import RepeatedValues
 from rlframe.utils import numpy as in_numpy
 from rlframe.utils import torch_ops, torch_utils
@@ -105,7 +106,7 @@ def test_explained_variance_by_hand():
     assert explained_variance(y, y).item() == 1.0
     assert explained_variance(y, torch.full((3,), 2.0)).item() == pytest.approx(0.0)
     assert explained_variance(y, -5 * y).item() == -1.0
-    assert explained_variance(torch.ones(3), y).item() == 0.0
+    assert explained_variance(torch.ones(3), y).item() == -1.0, "nothing to explain, as in RLlib and PPO's statistics"
 
 
 def test_sequence_mask_marks_the_steps_of_each_sequence():
@@ -142,6 +143,17 @@ def test_reduce_mean_leaves_out_minus_infinity():
     x = torch.tensor([[1.0, -torch.inf], [3.0, 5.0]])
     assert reduce_mean_ignore_inf(x).item() == 3.0
     assert reduce_mean_ignore_inf(x, axis=1).tolist() == [1.0, 4.0]
+    masked = torch.tensor([[1.0, 2.0, torch.finfo(torch.float32).min], [3.0, in_numpy.FLOAT_MIN, 5.0]])
+    assert reduce_mean_ignore_inf(masked, axis=1).tolist() == [1.5, 4.0]
+
+
+def test_convert_to_torch_tensor_of_a_batch_is_a_batch_with_its_flags():
+    batch = SampleBatch({"a": np.array([1.5, 2.5, 3.5]), "seq_lens": np.array([1, 2], np.int32)})
+    batch.set_training()
+    made = convert_to_torch_tensor(batch)
+    assert type(made) is SampleBatch
+    assert made["a"].dtype == torch.float32
+    assert (made.count, made.max_seq_len, made.is_training) == (3, 2, True)
 
 
 def test_convert_to_torch_tensor_keeps_structure_and_narrows_floats():
