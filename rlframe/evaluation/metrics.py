@@ -76,7 +76,10 @@ class RolloutMetrics:
                 [agent if isinstance(agent, (str, int)) else str(agent), policy, float(reward)]
                 for (agent, policy), reward in self.agent_rewards.items()
             ],
-            "custom_metrics": {str(name): _elements(value) for name, value in self.custom_metrics.items()},
+            "custom_metrics": {
+                str(name): _elements(value) if np.ndim(value) else _as_float(value)
+                for name, value in self.custom_metrics.items()
+            },
             "perf_stats": {str(name): _as_float(value) for name, value in self.perf_stats.items()},
             "hist_data": {str(name): [_as_float(v) for v in values] for name, values in self.hist_data.items()},
             "slot": int(self.slot),

@@ -115,7 +115,7 @@ class RolloutBuffer:
         self.skipped[t, slot], self._open[slot] = True, t + 1
 
     def close_segment(
-        self, slot: int, part_id: int, episode_length: int, *, episode: Any = None, stop: int | None = None
+        self, slot: int, part_id: int, episode_length: int, episode: Any = None, *, stop: int | None = None
     ) -> None:
         """Marks rows since the slot's last segment as one trajectory of an episode now `episode_length` steps long.
 

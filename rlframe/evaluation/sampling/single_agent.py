@@ -299,8 +299,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         index, terminated, truncated, soft = end
         stored = (False, False) if self.settings.no_done_at_end or soft else (terminated, truncated)
         buffer.write_end(t, index, *stored)
-        part = self._part_id(index)
-        buffer.close_segment(index, part, self._lengths[index], episode=self._episodes[index], stop=t + 1)
+        buffer.close_segment(index, self._part_id(index), self._lengths[index], self._episodes[index], stop=t + 1)
         if self._wants_episodes:
             self._postprocess_ended(buffer)
         self._finish_episode(index)
