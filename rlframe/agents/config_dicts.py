@@ -184,8 +184,8 @@ class _CommonKeys(TypedDict, total=False):
     """Filter of observations: a name, or a function of the shape."""
     synchronize_filters: bool
     """Send merged filters to the workers in every iteration."""
-    compress_observations: bool
-    """Compress obs and new_obs in batches, row by row (zlib)."""
+    compress_observations: bool | Literal['bulk']
+    """Compress obs and new_obs in batches, row by row (zlib); "bulk" is the same."""
     share_memory: bool
     """Large observations of asynchronous remote workers on this machine come through memory that both processes map, not through Ray's object store."""
     fake_sampler: bool

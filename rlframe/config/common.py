@@ -81,8 +81,8 @@ class CommonConfig(AlgorithmConfig):
         tunable=True,
     )
     synchronize_filters: bool = option(True, "Send merged filters to the workers in every iteration.", tunable=False)
-    compress_observations: bool = option(
-        False, "Compress obs and new_obs in batches, row by row (zlib).", tunable=False
+    compress_observations: bool | Literal["bulk"] = option(
+        False, 'Compress obs and new_obs in batches, row by row (zlib); "bulk" is the same.', tunable=False
     )
     share_memory: bool = option(
         True,

@@ -78,8 +78,13 @@ def spells_number(value: Any) -> bool:
         return False
 
 
-def _convert_number(value: float, kinds: tuple[Any, ...]) -> int | float:
-    """Returns a count for an integral float and a float for an int, where only that kind is declared."""
+def _convert_number(value: float, kinds: tuple[Any, ...]) -> int | float | None:
+    """Returns a count for an integral float and a float for an int, where only that kind is declared.
+
+    Infinity is None where a count or None is declared: no limit, as RLlib took an infinite `horizon`.
+    """
+    if value == math.inf and {int, type(None)} <= set(kinds) and float not in kinds:
+        return None
     if isinstance(value, float) and int in kinds and float not in kinds and value.is_integer():
         return int(value) if abs(value) <= LARGEST_COUNT else value
     if isinstance(value, int) and float in kinds and int not in kinds and abs(value) < 2**1023:

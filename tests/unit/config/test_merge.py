@@ -196,6 +196,13 @@ def test_merge_converts_inside_evaluation_config() -> None:
     assert type(evaluation["n_step"]) is int
 
 
+def test_merge_takes_infinity_for_no_limit_where_none_says_that() -> None:
+    assert merged({"horizon": float("inf")})["horizon"] is None
+    with pytest.raises(ConfigError, match="rollout_fragment_length: got inf"):
+        merged({"rollout_fragment_length": float("inf")})
+    assert merged({"compress_observations": "bulk"})["compress_observations"] == "bulk"
+
+
 def test_with_common_config_takes_new_keys_and_other_names() -> None:
     with pytest.warns(RenamedKeyWarning, match="sample_batch_size is called rollout_fragment_length here"):
         config = with_common_config({"mine": 1, "sample_batch_size": 7, "model": {"fcnet_hiddens": [1]}})
