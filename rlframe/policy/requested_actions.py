@@ -213,6 +213,9 @@ class RequestedActions:
                 dist_inputs, _, _ = self.forward_with_memory(known[OBS], inputs, False)
         nested = isinstance(self.action_space_struct, (tuple, dict)) and isinstance(actions, (tuple, dict))
         wanted = actions if nested else np.asarray(actions)
+        if self.numpy_dist is None and self.framework is not None:  # a distribution of the user's own
+            inputs, taken = self.to_tensors(dist_inputs), self.to_tensors(wanted)
+            return np.asarray(self.to_numpy(self.dist_class(inputs, self.model).logp(taken)), np.float32)
         return np.asarray(method(self, "distribution")(dist_inputs).logp(wanted), np.float32)
 
 

@@ -471,6 +471,19 @@ def test_a_part_of_the_loss_may_come_from_python_code_in_the_traced_step():
     assert any((weight != before[name]).any() for name, weight in policy.get_weights().items())
 
 
+def test_likelihoods_are_those_of_a_users_distribution():
+    class Cold(Categorical):
+        def __init__(self, inputs, model):
+            super().__init__(inputs * 100.0, model)
+
+    ModelCatalog.register_custom_action_dist("cold", Cold)
+    config = common_config(model={"custom_action_dist": "cold"})
+    policy = build_tf_policy("X", loss_fn=lambda *_: tf.constant(0.0))(OBS_SPACE, ACTIONS, config)
+    obs = np.eye(4, dtype=np.float32)
+    actions, columns = policy.act_on_rows(obs)
+    np.testing.assert_allclose(policy.compute_log_likelihoods(actions, obs), columns["action_logp"], rtol=1e-4)
+
+
 def test_the_loss_that_is_no_number_is_named_and_nothing_is_learned():
     def losses(policy, model, dist_class, train_batch):
         logits, _ = model(train_batch)

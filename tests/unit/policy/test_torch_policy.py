@@ -156,6 +156,22 @@ def test_numbers_among_nested_actions_are_numbers_to_the_environment():
     np.testing.assert_allclose(policy.compute_log_likelihoods(rows, obs), columns["action_logp"], rtol=1e-5)
 
 
+def test_likelihoods_are_those_of_a_users_distribution():
+    class Cold(TorchCategorical):
+        """At a temperature that the model learns."""
+
+        def __init__(self, inputs, model):
+            super().__init__(inputs / next(model.parameters()).abs().sum(), model)
+
+    ModelCatalog.register_custom_action_dist("cold", Cold)
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(
+        OBS_SPACE, ACTIONS, common_config(model={"custom_action_dist": "cold"})
+    )
+    obs = np.eye(4, dtype=np.float32)
+    actions, columns = policy.act_on_rows(obs)
+    np.testing.assert_allclose(policy.compute_log_likelihoods(actions, obs), columns["action_logp"], rtol=1e-5)
+
+
 def test_text_in_a_batch_is_no_tensor():
     policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     batch = {"rewards": [1.0], "who": ["me"], "where": np.array(["here"])}
