@@ -1,9 +1,9 @@
-"""Which names the code of a program's callbacks reads: what it will ask of the objects that it is given."""
+"""Which names the code of a program's callbacks and plans reads: what it will ask of the objects that it is given."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -11,6 +11,8 @@ from typing import Any
 OF_FRAMEWORKS = frozenset({
     "model", "dist_class", "device", "get_session", "learn_on_batch", "compute_gradients", "apply_gradients",
 })  # fmt: skip
+#: What a plan has its remote workers do that one which acts in NumPy cannot.
+OF_LEARNING_WORKERS = frozenset({"AsyncGradients", "compute_gradients", "sample_and_learn"})
 #: What an episode tells of what came with an action, which workers compute where it is learned from, or asked for.
 OF_ACTIONS = frozenset({"last_extra_action_outs_for", "last_pi_info_for", "_agent_to_last_extra_action_outs"})
 #: Hooks that remote workers do not call.
@@ -26,7 +28,17 @@ def reads_any_of(callbacks: Any, names: frozenset[str]) -> bool:
         callbacks: A callbacks instance.
         names: The names.
     """
-    waiting: list[Any] = [type(callbacks)]
+    return code_reads_any_of([type(callbacks)], names)
+
+
+def code_reads_any_of(code: Sequence[Any], names: frozenset[str]) -> bool:
+    """Returns whether functions or classes of a program's read a global, or an attribute, of some name.
+
+    Args:
+        code: The functions and classes.
+        names: The names.
+    """
+    waiting = list(code)
     seen: set[int] = set()
     while waiting:
         value = waiting.pop()

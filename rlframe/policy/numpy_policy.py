@@ -107,6 +107,19 @@ class NumpyPolicy(Policy):
         self.weights = {name: np.asarray(array) for name, array in weights.items()}
         self.choose_inference()
 
+    def learn_on_batch(self, *_given: Any, **_named: Any) -> Any:
+        """Refused: nothing is learned here; so are `compute_gradients` and `apply_gradients`.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError(
+            "this remote worker acts in NumPy and cannot learn: "
+            'set config["sample_in_numpy"] = False to have the framework\'s policy on remote workers'
+        )
+
+    compute_gradients = apply_gradients = learn_on_batch
+
     def _built_in_inference(self) -> Inference:
         if not self.__dict__.get("weights"):  # the constructor, or the state of one that has not got any yet
             return Inference(self)

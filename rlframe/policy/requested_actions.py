@@ -115,7 +115,7 @@ class RequestedActions:
             state: Recurrent state, a list of arrays; None begins an episode.
             prev_action: The action before, of the environment's space, for models that want it.
             prev_reward: The reward before, for models that want it.
-            info: Ignored; accepted because old programs pass it.
+            info: The environment's info, for policies whose own `compute_actions` reads `info_batch`.
             episode: The episode that it is for, where a policy acts by what it sees of it.
             clip_actions: Older spelling of `clip_action`.
             explore: Whether to explore; None takes `config["explore"]`.
@@ -133,6 +133,8 @@ class RequestedActions:
             given[PREV_ACTIONS] = self.from_env_action(prev_action)
         if prev_reward is not None:
             given[PREV_REWARDS] = prev_reward
+        if info is not None:
+            given[INFOS] = info
         given[OBS] = self._observed(given[OBS])
         batched = {key: np.asarray(value)[None] for key, value in given.items()}
         for index, part in enumerate(() if state is None else state):

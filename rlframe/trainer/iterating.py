@@ -133,3 +133,12 @@ def trains_by_own_code(trainer: Any) -> bool:
     ways = (trainer.execution_plan, type(trainer).step)
     own = any(not str(getattr(way, "__module__", None)).startswith("rlframe.") for way in ways)
     return own or training_method(trainer) is not None
+
+
+def learns_in_workers(trainer: Any) -> bool:
+    """Returns whether a program's own plan or `step` has workers compute gradients, by the names that it reads."""
+    from rlframe.evaluation.code_names import OF_LEARNING_WORKERS, code_reads_any_of  # with the sampling around it
+
+    ways = (trainer.execution_plan, type(trainer).step, *(getattr(type(trainer), name, None) for name in METHODS))
+    own = [way for way in ways if not str(getattr(way, "__module__", "rlframe.")).startswith("rlframe.")]
+    return code_reads_any_of([getattr(way, "__func__", way) for way in own], OF_LEARNING_WORKERS)

@@ -40,7 +40,7 @@ from rlframe.trainer.evaluating import (
     send_weights,
     summarize,
 )
-from rlframe.trainer.iterating import IteratingMixin, training_method, trains_by_own_code
+from rlframe.trainer.iterating import IteratingMixin, learns_in_workers, training_method, trains_by_own_code
 from rlframe.trainer.loggers import RunLogger
 from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
@@ -280,6 +280,8 @@ class Trainer(
             raise TypeError(f"_make_workers() got {', '.join(unknown)}; wanted env_creator, policy_class, config, ...")
         changed = {key: value for key, value in (config or {}).items() if self.config.get(key) is not value}
         changed |= {"seed": self.seed, ROWS_ARE_FOR_LEARNING: not trains_by_own_code(self)}
+        if learns_in_workers(self):
+            changed["sample_in_numpy"] = False
         return WorkerSet(
             env_creator=env_creator or self.env_creator,
             validate_env=others.get("validate_env") or self.env_validator(),

@@ -19,7 +19,7 @@ def from_config(cls: type[T], config: Any = None, **kwargs: Any) -> T: ...
 
 
 @overload
-def from_config(cls: str | Mapping[str, Any], config: Any = None, **kwargs: Any) -> Any: ...
+def from_config(cls: str | Mapping[str, Any] | None, config: Any = None, **kwargs: Any) -> Any: ...
 
 
 def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
@@ -28,10 +28,12 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
     Args:
         cls: The base class. Short names are looked up in its `__type_registry__`, then in the package that defines it.
             Or, as in RLlib, the dotted path of any class or function, `config` holding its arguments; or a dict with
-            such a path under `type` and the arguments beside it, without a `config`.
+            such a path under `type` and the arguments beside it, without a `config`; or a function that makes the
+            object, or None, where `config` says which.
         config: An object of `cls` (returned as it is), a class or function that makes one, a short name, a dotted path
             (`package.module.Class` or `package.module:Class`) of a subclass, or a dict with one of these under `type`
-            and the constructor's arguments beside it. None, or a dict without `type`, means `cls` itself.
+            and the constructor's arguments beside it (those by place as a list under `_args`). None, or a dict without
+            `type`, means `cls` itself.
         **kwargs: Further constructor arguments; they win over those in the dict.
 
     Returns:
@@ -41,8 +43,8 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
         ConfigError: If the name is unknown, an argument is unknown to the constructor, or something else than a `cls`
             comes out.
     """
-    if isinstance(cls, (str, Mapping)):
-        return _of_any_class({"type": cls} if isinstance(cls, str) else cls, config, kwargs)
+    if not isinstance(cls, type):
+        return _of_any_class(cls if isinstance(cls, Mapping) else {"type": cls}, config, kwargs)
     if isinstance(config, cls):
         return config
     arguments = dict(config) if isinstance(config, Mapping) else {}
@@ -51,8 +53,9 @@ def from_config(cls: Any, config: Any = None, **kwargs: Any) -> Any:
         return None
     maker = cls if kind is None else resolve_type(cls, kind)
     arguments.update(kwargs)
+    positional = _positional(arguments)
     refuse_unknown_arguments(maker, arguments)
-    made = maker(**arguments)
+    made = maker(*positional, **arguments)
     if not isinstance(made, cls):
         raise ConfigError(f"type {kind!r} made a {type(made).__name__}; wanted a {cls.__name__}.")
     return made
@@ -63,7 +66,13 @@ def _of_any_class(named: Mapping[str, Any], config: Any, kwargs: Mapping[str, An
     arguments = {**named, **(config or {}), **kwargs}
     kind = arguments.pop("type", None)
     maker = kind if callable(kind) else find(str(kind), Kind("type", "a class or a function", callable))
-    return maker(**arguments)
+    return maker(*_positional(arguments), **arguments)
+
+
+def _positional(arguments: dict[str, Any]) -> list[Any]:
+    """Takes the arguments by place out of a constructor's; RLlib's configs have them under `_args`: a list, or one."""
+    by_place = arguments.pop("_args", [])
+    return list(by_place) if isinstance(by_place, (list, tuple)) else [by_place]
 
 
 def resolve_type(cls: type, kind: Any) -> Any:

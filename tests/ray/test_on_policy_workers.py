@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.execution.gradient_ops import ApplyGradients, AsyncGradients
+from rlframe.execution.metric_ops import StandardMetricsReporting
 from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
 pytestmark = pytest.mark.ray
@@ -71,6 +74,17 @@ def test_a3c_applies_the_gradients_of_every_worker(trainers):
     assert {"policy_loss", "vf_loss", "policy_entropy"} <= set(stats)
     after = trainer.get_weights()["default_policy"]
     assert any(not np.array_equal(before[name], array) for name, array in after.items())
+
+
+def test_workers_of_a_plan_that_has_them_compute_gradients_have_the_policy_for_it(trainers):
+    def plan(workers, config):
+        gradients = AsyncGradients(workers).for_each(ApplyGradients(workers, update_all=False))
+        return StandardMetricsReporting(gradients, workers, config)
+
+    trainer = trainers(PGTrainer.with_updates(execution_plan=plan), timesteps_per_iteration=60)
+    before = trainer.get_weights()["default_policy"]
+    assert trainer.train()["info"]["num_steps_trained"] >= 60
+    assert any((before[name] != array).any() for name, array in trainer.get_weights()["default_policy"].items())
 
 
 @pytest.mark.slow

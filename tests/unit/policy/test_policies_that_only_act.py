@@ -197,6 +197,16 @@ def test_users_ways_of_acting_are_told_what_came_before_and_of_the_episodes():
     assert worker.get_policy().told == [first, ([1], [1.0], [{"action": 1}], [1]), first]
 
 
+def test_info_given_to_compute_single_action_reaches_a_programs_own_compute_actions():
+    class Told(Fixed):
+        def compute_actions(self, obs_batch, state_batches=None, info_batch=None, **kwargs):
+            return [info["wanted"] for info in info_batch], [], {}
+
+    policy = Told(OBS_SPACE, gym.spaces.Discrete(2), {})
+    for wanted in (0, 1):
+        assert policy.compute_single_action(OBS_SPACE.sample(), info={"wanted": wanted})[0] == wanted
+
+
 def test_agents_in_turns_are_told_of_themselves():
     worker = make_worker(Script, Alternating, env_config={"script": TURNS}, rollout_fragment_length=4)
     worker.sample()

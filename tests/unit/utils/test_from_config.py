@@ -105,3 +105,10 @@ def test_from_config_of_a_path_alone_makes_any_class():
     assert from_config({"type": Square, "size": 2}).size == from_config({"type": f"{__name__}.Square"}, size=2).size
     with pytest.raises(ConfigError, match="no_such"):
         from_config("no_such.module.Class", {})
+
+
+def test_from_config_takes_functions_and_arguments_by_place_as_rllibs_does():
+    assert from_config(Shape, {"type": Shape, "_args": [4]}).size == 4
+    assert from_config({"type": Square, "_args": "round", "size": 2}).corner == "round"
+    assert from_config(lambda size: Shape(size), {"size": 3}).size == 3
+    assert from_config(None, {"type": Square}, size=5).size == 5
