@@ -31,6 +31,13 @@ if TYPE_CHECKING:
     from rlframe.offline.worker_data import WorkerData
 
 
+class _DefaultPolicysInfo(dict[str, Any]):
+    """`{"default_policy": info}`, as RLlib gives it; `info`'s keys are found in it, as in RLlib's earlier releases."""
+
+    def __missing__(self, name: str) -> Any:
+        return dict.__getitem__(self, DEFAULT_POLICY_ID)[name]
+
+
 class WorkerRequests(WorkerPolicies):
     """What a `RolloutWorker` answers between two samples."""
 
@@ -236,14 +243,14 @@ class WorkerRequests(WorkerPolicies):
     # --- learning ---------------------------------------------------------------------------------------------
 
     def learn_on_batch(self, samples: SampleBatch | MultiAgentBatch) -> dict[str, Any]:
-        """Learns on one batch and returns the learner's info, by policy id for a `MultiAgentBatch`."""
+        """Learns on one batch and returns the learner's info by policy id; that of the default policy by name, too."""
         if isinstance(samples, MultiAgentBatch):
             return {
                 pid: self.policy_map[pid].learn_on_batch(batch)
                 for pid, batch in samples.policy_batches.items()
                 if pid in self.policy_map and self.is_policy_to_train(pid, batch)
             }
-        return self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)
+        return _DefaultPolicysInfo({DEFAULT_POLICY_ID: self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)})
 
     def compute_gradients(self, samples: SampleBatch | MultiAgentBatch) -> tuple[Any, dict[str, Any]]:
         """Returns gradients and learner info, by policy id for a `MultiAgentBatch`."""

@@ -269,6 +269,8 @@ def test_on_learn_on_batch_writes_custom_metrics():
 
     worker = make_worker(Counting, callbacks=Learning, rollout_fragment_length=5)
     info = worker.learn_on_batch(worker.sample())
+    assert list(info) == ["default_policy"]
+    assert info["custom_metrics"] is info["default_policy"]["custom_metrics"]
     assert info["custom_metrics"] == {"rows": 5}
 
 
