@@ -21,6 +21,7 @@ from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import DataError
+from rlframe.utils.framework import get_variable
 
 if TYPE_CHECKING:
     from rlframe.agents.marwil.marwil import MARWILConfig
@@ -132,6 +133,33 @@ class AdvantageScale(Component):
         self._policy.squared_advantage = float(state["squared_advantage"])
 
 
+class OwnAdvantageScale(Component):
+    """The average of a loss that is a copy of RLlib's, which moves it itself: `_moving_average_sqd_adv_norm`.
+
+    Args:
+        policy: The policy; it gets a tensor `[1]` in PyTorch, a variable in TensorFlow.
+        start: The average at the start, in squared discounted reward units.
+    """
+
+    def __init__(self, policy: Any, start: float) -> None:
+        self._policy = policy
+        value = np.float32(start) if policy.framework == "tf" else np.array([start], np.float32)
+        device = getattr(policy, "device", None)
+        policy._moving_average_sqd_adv_norm = get_variable(value, policy.framework, torch_tensor=True, device=device)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the average."""
+        return {"average": np.array(self._policy.to_numpy(self._policy._moving_average_sqd_adv_norm))}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        average = self._policy._moving_average_sqd_adv_norm
+        if hasattr(average, "assign"):
+            average.assign(state["average"])
+        else:
+            self._policy._moving_average_sqd_adv_norm = self._policy.to_tensors(np.array(state["average"]))
+
+
 class MARWILPolicy(LearningPolicy):
     """An actor that imitates what is in the data, with a critic that says how well it came out."""
 
@@ -152,6 +180,8 @@ class MARWILPolicy(LearningPolicy):
         config = self.config
         start, rate = config.moving_average_sqd_adv_norm_start, config.moving_average_sqd_adv_norm_update_rate
         self.components["advantages"] = AdvantageScale(self, start, rate)
+        if not self.learn_columns:
+            self.components["own_advantages"] = OwnAdvantageScale(self, start)
         if config.beta == 0.0 and self.learn_columns:  # none are named for a user's own loss
             self.learn_columns = tuple(name for name in self.learn_columns if name != ADVANTAGES)
 

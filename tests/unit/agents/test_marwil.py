@@ -123,3 +123,24 @@ def test_models_with_memory_learn_from_what_they_sample(beta):
     assert np.isfinite(stats["total_loss"])
     assert trainer.local_replay_buffer.replay()["seq_lens"].max() == 5
     trainer.stop()
+
+
+def test_copies_of_rllibs_loss_move_their_average_themselves_and_resume(tmp_path):
+    def loss(policy, model, dist_class, train_batch):
+        logits, _ = model(train_batch)
+        squared = (train_batch["advantages"] - model.value_function()).pow(2).mean()
+        average = policy._moving_average_sqd_adv_norm
+        average.add_(0.5 * (squared.detach() - average))
+        policy._moving_average_sqd_adv_norm = average.detach()
+        return squared - dist_class(logits, model).logp(train_batch["actions"]).mean()
+
+    own = MARWILTorchPolicy.with_updates(name="Own", loss_fn=loss)
+    trainer_class = MARWILTrainer.with_updates(name="OwnMARWIL", get_policy_class=lambda config: own)
+    config = {"model": SMALL, "train_batch_size": 20, "rollout_fragment_length": 30, "seed": 0, "min_iter_time_s": 0}
+    trainer = trainer_class({**config, "moving_average_sqd_adv_norm_start": 64.0}, env="CartPole-v1")
+    trainer.train()
+    moved = trainer.get_policy()._moving_average_sqd_adv_norm
+    assert (moved.shape, float(moved) != 64.0) == ((1,), True)
+    resumed = trainer_class(config, env="CartPole-v1")
+    resumed.restore(trainer.save(str(tmp_path)))
+    assert resumed.get_policy()._moving_average_sqd_adv_norm == moved
