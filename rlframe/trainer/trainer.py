@@ -300,7 +300,10 @@ class Trainer(
         return training_plan(self, method)
 
     def _plan_of_operators(self) -> LocalIterator[Any]:
-        keywords = {} if self.local_replay_buffer is None else {"local_replay_buffer": self.local_replay_buffer}
+        gives = getattr(self._config_class, "gives_buffer", callable)(self.execution_plan)
+        keywords = (
+            {"local_replay_buffer": self.local_replay_buffer} if gives and self.local_replay_buffer is not None else {}
+        )
         other_names = with_other_names(self._effective_config, self._config_class.deprecated_keys())
         config: Any = self._config_class.view(other_names)
         given: tuple[Any, ...] = (self.workers, config)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlframe.agents.families.buffer_in_plans import names_buffer
 from rlframe.agents.families.off_policy import ReplayConfig
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.options import option
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 class MARWILConfig(ReplayConfig, GradientClippingConfig):
     """Keys of MARWIL (Wang et al. 2018)."""
+
+    gives_buffer: ClassVar[Any] = staticmethod(names_buffer)
 
     new_defaults: ClassVar[Any] = {
         "num_workers": 0,

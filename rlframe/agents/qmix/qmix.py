@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlframe.agents.families.buffer_in_plans import names_buffer
 from rlframe.agents.families.off_policy import DoubleQConfig, replay_plan
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig
 from rlframe.config.options import option
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConfig):
     """Keys of QMIX (Rashid et al. 2018) and of VDN (Sunehag et al. 2018)."""
+
+    gives_buffer: ClassVar[Any] = staticmethod(names_buffer)
 
     replays_episodes: ClassVar[bool] = True
     new_defaults = {  # noqa: RUF012

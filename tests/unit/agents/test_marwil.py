@@ -11,6 +11,12 @@ import pytest
 from rlframe.agents.marwil import BCTrainer, MARWILTorchPolicy, MARWILTrainer
 from rlframe.config.renames import RenamedKeyWarning
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.execution.concurrency_ops import Concurrently
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.replay_buffer import LocalReplayBuffer
+from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep
 from rlframe.utils.errors import ConfigError
 from tests.helpers.workers import SMALL
 
@@ -144,3 +150,17 @@ def test_copies_of_rllibs_loss_move_their_average_themselves_and_resume(tmp_path
     resumed = trainer_class(config, env="CartPole-v1")
     resumed.restore(trainer.save(str(tmp_path)))
     assert resumed.get_policy()._moving_average_sqd_adv_norm == moved
+
+
+def test_copies_of_rllibs_plan_make_their_buffer_and_are_given_none():
+    def plan(workers, config, **kwargs):
+        assert not kwargs
+        buffer = LocalReplayBuffer(learning_starts=20, capacity=100, replay_batch_size=config["train_batch_size"])
+        store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=buffer))
+        learn = Replay(local_buffer=buffer).for_each(TrainOneStep(workers))
+        train = Concurrently([store, learn], mode="round_robin", output_indexes=[1])
+        return StandardMetricsReporting(train, workers, config)
+
+    config = {"model": SMALL, "train_batch_size": 20, "rollout_fragment_length": 30, "min_iter_time_s": 0}
+    trainer = MARWILTrainer.with_updates(name="Copy", execution_plan=plan)(config, env="CartPole-v1")
+    assert trainer.train()["info"]["num_steps_trained"] >= 20
