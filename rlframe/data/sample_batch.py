@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns as names
 from rlframe.data.batch_forms import BatchForms
+from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.nested import Column, map_nested
 from rlframe.data.rows import (
     Columns,
@@ -170,7 +171,7 @@ class SampleBatch(BatchForms):
         the rows are. A sequence that is cut at its front keeps the state it began with.
 
         Args:
-            start: First row, at least 0.
+            start: First row; of a batch of sequences, `-n` puts n rows of zeros before row 0, in the first sequence.
             end: Row after the last one.
             state_start: First sequence of the rows, where the caller knows it; with `state_end`.
             state_end: Sequence after the last one.
@@ -182,8 +183,10 @@ class SampleBatch(BatchForms):
             raise ValueError("Got slice() of a time-major or zero-padded batch; wanted one with its plain rows.")
         if (state_start is None) != (state_end is None):
             raise ValueError(f"Got state_start={state_start}, state_end={state_end}; wanted both or none.")
-        rows = range(self.count)[start:end]
         given = dict.get(self, names.SEQ_LENS)
+        if start < 0 and given is not None and len(given) > 0:
+            return self.slice(0, end, state_start, state_end)._after_zeros(-start)
+        rows = range(self.count)[start:end]
         if given is None or len(given) == 0:
             return self._rows(slice(rows.start, rows.stop))
         seq_lens = as_seq_lens(given)
@@ -195,6 +198,18 @@ class SampleBatch(BatchForms):
         begun = np.maximum(ends - seq_lens, rows.start)[first:last]
         dict.__setitem__(cut, names.SEQ_LENS, (np.minimum(ends[first:last], rows.stop) - begun).astype(np.int32))
         return cut
+
+    def _after_zeros(self, rows: int) -> SampleBatch:
+        """Returns the batch with rows of zeros at the front of its first sequence."""
+
+        def pad(leaf: Any) -> NDArray[Any]:
+            array = np.asarray(leaf)
+            return np.concatenate([np.zeros((rows, *array.shape[1:]), array.dtype), array])
+
+        padded = {key: value if is_per_sequence(key) else map_nested(pad, value) for key, value in self.items()}
+        padded[names.SEQ_LENS] = seq_lens = self[names.SEQ_LENS].copy()
+        seq_lens[:1] += rows
+        return self._like(padded)
 
     def _sequences(self, seq_lens: NDArray[np.int64], start: int, stop: int) -> SampleBatch:
         first, last = sequence_at(seq_lens, start), sequence_at(seq_lens, stop)

@@ -53,7 +53,7 @@ class SoftQ(StochasticSampling):
         self.temperature = temperature
 
     def get_exploration_action(
-        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+        self, *, action_distribution: Any, timestep: int | None = None, explore: bool = True
     ) -> tuple[Any, Array]:
         """Returns actions, integer `[B]`, and their log-likelihoods under the tempered softmax, float32 `[B]`."""
         step = self.advance(timestep)

@@ -37,7 +37,7 @@ class StochasticSampling(Exploration):
         self._random_logp = valid_logp(action_space, normalized=self.normalizes)
 
     def get_exploration_action(
-        self, *, action_distribution: Any, timestep: int | None, explore: bool = True
+        self, *, action_distribution: Any, timestep: int | None = None, explore: bool = True
     ) -> tuple[Any, Array]:
         """Returns sampled actions `[B, …]` and their log-likelihoods `[B]`; deterministic ones without `explore`."""
         step = self.advance(timestep)

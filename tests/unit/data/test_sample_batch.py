@@ -511,6 +511,15 @@ def test_slice_cuts_within_sequences_which_keep_the_state_they_began_with(start,
     assert cut["state_in_0"][:, 0].tolist() == states
 
 
+def test_slice_from_a_negative_row_puts_zeros_before_the_first_sequence():
+    part = sequences([1, 2, 3]).slice(-2, 3)
+    assert part["obs"].tolist() == [0, 0, 1, 2, 3]
+    assert part["seq_lens"].tolist() == [3, 2]
+    assert part["seq_lens"].dtype == np.int32
+    assert part["state_in_0"].tolist() == [[0], [1]]
+    assert make(6).slice(-2, 6)["t"].tolist() == [4, 5]
+
+
 def test_slice_takes_known_sequences_and_plain_rows():
     cut = sequences([3, 4, 3]).slice(3, 6, 1, 2)
     assert (cut["seq_lens"].tolist(), cut["state_in_0"].tolist()) == ([3], [[1.0]])
