@@ -120,8 +120,9 @@ class MultiAgentSampleBatchBuilder:
         policy, original = originals[agent_id]
         others = {other: pair for other, pair in originals.items() if other != agent_id}
         batch = original.copy(shallow=True)
-        if policy.exploration is not None and policy.exploration.has_postprocessing:
-            batch = policy.exploration.postprocess_trajectory(policy, batch) or batch
+        exploration = getattr(policy, "exploration", None)  # a program's own policy need not have one
+        if exploration is not None and exploration.has_postprocessing:
+            batch = exploration.postprocess_trajectory(policy, batch) or batch
         return policy.postprocess_trajectory(batch, others, episode)
 
     def build_and_reset(self, episode: Any = None) -> SampleBatch | MultiAgentBatch:

@@ -139,6 +139,17 @@ def test_rows_of_several_agents_become_postprocessed_batches_by_policy():
     assert told == [("a", 198, [0, -1, -1]), ("b", 102, [0, 1, 1]), ("c", 102, [0, 1, 1])]
 
 
+def test_rows_are_postprocessed_by_any_object_that_does_it():
+    class Doubling:
+        def postprocess_trajectory(self, batch, others=None, episode=None):
+            batch["rewards"] = 2 * batch["rewards"]
+            return batch
+
+    builder = MultiAgentSampleBatchBuilder({"p": Doubling()}, False, None)
+    builder.add_values("a", "p", rewards=1.5, dones=True, eps_id=1)
+    assert builder.build_and_reset().policy_batches["p"]["rewards"].tolist() == [3.0]
+
+
 def test_rows_of_several_trajectories_and_missing_ends_are_refused():
     builder = MultiAgentSampleBatchBuilder({"p": Scaling(1)}, False, None)
     for episode in (1, 2):
