@@ -223,7 +223,7 @@ class _CommonKeys(TypedDict, total=False):
     env_config: Mapping[Any, Any]
     """What the environment's constructor gets, as an EnvContext. Free-form."""
     horizon: int | None
-    """Longest episode; None is the environment's own limit. Episodes cut here are truncated. In env steps."""
+    """Longest episode; None, or 0, is the environment's own limit. Episodes cut here are truncated. In env steps."""
     soft_horizon: bool
     """At the horizon, record an end but do not reset the environment."""
     no_done_at_end: bool
@@ -409,7 +409,7 @@ class _AdvantageActorCriticKeys(_AdvantageKeys, _LossWeightsKeys, total=False):
 
 class _A2CKeys(_AdvantageActorCriticKeys, total=False):
     microbatch_size: int | None
-    """Rows whose gradients are computed at once, and averaged over a train batch; None takes it whole."""
+    """Rows whose gradients are computed at once, and averaged over a train batch; None or 0: all of it."""
 
 class _A3CKeys(_AdvantageActorCriticKeys, total=False):
     pass

@@ -147,9 +147,9 @@ class CommonConfig(AlgorithmConfig):
     env_config: FreeForm = option({}, "What the environment's constructor gets, as an EnvContext. Free-form.")
     horizon: int | None = option(
         None,
-        "Longest episode; None is the environment's own limit. Episodes cut here are truncated.",
+        "Longest episode; None, or 0, is the environment's own limit. Episodes cut here are truncated.",
         unit="env steps",
-        low=1,
+        low=0,
         tunable=False,
     )
     soft_horizon: bool = option(False, "At the horizon, record an end but do not reset the environment.", tunable=False)

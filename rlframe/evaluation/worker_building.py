@@ -95,7 +95,7 @@ def make_slots(
             seed=int(seed),
             stream=max(context.worker_index, 1),
             restarts=restarts,
-            horizon=config.horizon,
+            horizon=config.horizon or None,
             as_many=has_several(config),
             on_made=on_made,
         )
@@ -155,7 +155,7 @@ def make_runner(worker: Any, hooked: Iterable[str]) -> EnvRunner | MultiAgentRun
     settings = RunnerSettings(
         rollout_fragment_length=max(config.rollout_fragment_length, 1),
         batch_mode=config.batch_mode,
-        horizon=config.horizon,
+        horizon=config.horizon or None,
         soft_horizon=config.soft_horizon,
         no_done_at_end=config.no_done_at_end,
         clip_rewards=worker.clips_rewards,

@@ -34,7 +34,7 @@ class A2CConfig(AdvantageActorCriticConfig):
         tunable=False,
     )
     microbatch_size: int | None = option(
-        None, "Rows whose gradients are computed at once, and averaged over a train batch; None takes it whole.", low=1
+        None, "Rows whose gradients are computed at once, and averaged over a train batch; None or 0: all of it.", low=0
     )
 
 

@@ -74,7 +74,7 @@ def test_common_config_default_is_that_of_the_reference(key: str, value: Any) ->
         ("num_workers", "2", "num_workers: got '2' (str), wanted an integer >= 0 (processes); write it without quotes"),
         ("num_workers", [2], "num_workers: got [2] (list), wanted an integer >= 0 (processes)"),
         ("num_envs_per_worker", 0, "num_envs_per_worker: got 0 (int), wanted an integer >= 1 (environments)"),
-        ("horizon", 0, "horizon: got 0 (int), wanted an integer >= 1 or None (env steps)"),
+        ("horizon", -1, "horizon: got -1 (int), wanted an integer >= 0 or None (env steps)"),
         ("explore", 2, "explore: got 2 (int), wanted True or False"),
         ("explore", "yes", "explore: got 'yes' (str), wanted True or False"),
         ("seed", -3, "seed: got -3 (int), wanted an integer >= 0 or None"),

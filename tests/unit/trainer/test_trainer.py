@@ -230,6 +230,12 @@ def test_tasks_may_be_arrays_of_an_environment_within_a_wrapper():
     assert (env.task.tolist(), env.sets) == ([1, 2], 1)  # what is so already is not set again
 
 
+def test_a_horizon_of_0_is_none():
+    trainer = make("CartPole-v1", horizon=0, rollout_fragment_length=60)
+    assert trainer.workers.local_worker().sample().count == 60
+    assert trainer.workers.local_worker().runner.settings.horizon is None
+
+
 def test_fake_sampler_repeats_the_first_batch():
     worker = make(Bandit, fake_sampler=True).workers.local_worker()
     assert worker.sample() is worker.sample()
