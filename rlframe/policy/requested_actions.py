@@ -191,7 +191,7 @@ class RequestedActions:
         return self.dist_type == "relaxed_one_hot" and isinstance(self.action_space, gym.spaces.Discrete)
 
     def compute_log_likelihoods(
-        self,
+        self: Any,
         actions: Any,
         obs_batch: Any,
         state_batches: Any = None,
