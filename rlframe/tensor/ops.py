@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 Tensor: TypeAlias = Any
 
 #: Top-level packages whose types are tensors: the module here that computes with them.
-_HOMES = {"torch": "torch_ops", "tensorflow": "tf_ops"}
+_HOMES = {"torch": "torch_ops", "tensorflow": "tf_ops", "keras": "tf_ops"}
 _NAMES = {"torch_ops": "PyTorch", "tf_ops": "TensorFlow"}
 _CONVERT = "torch.as_tensor(x) or tf.convert_to_tensor(x)"
 

@@ -219,7 +219,11 @@ class TestSummary:
 
     def test_learner_stats_of_one_and_of_several_policies(self) -> None:
         assert get_learner_stats({"learner_stats": {"a": 1}}) == {"a": 1}
-        assert get_learner_stats({"default_policy": {"learner_stats": {"a": 1}}}) == {"a": 1}
+        of_one = get_learner_stats({"default_policy": {"learner_stats": {"a": 1}}})
+        assert of_one == {"default_policy": {"a": 1}}
+        assert (of_one["a"], of_one.get("a"), of_one.get("b", 2)) == (1, 1, 2)  # as up to RLlib 1.8
+        with pytest.raises(KeyError, match="b"):
+            of_one["b"]
         assert get_learner_stats({"p": {"learner_stats": 1}, "q": {"learner_stats": 2}}) == {"p": 1, "q": 2}
         assert get_learner_stats({"loss": 1.0}) == {}
 

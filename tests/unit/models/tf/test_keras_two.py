@@ -9,6 +9,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.tf.fcnet import FullyConnectedNetwork
 from rlframe.models.tf.recurrent_net import RecurrentNetwork
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 
@@ -168,3 +169,38 @@ def test_optimisers_take_lr_and_decay_and_minimise_functions(made):
     optimizer = tf.keras.optimizers.Adam(lr=0.5)
     optimizer.lr = 0.25
     assert float(optimizer.lr) == 0.25
+
+
+class AroundNetwork(TFModelV2):
+    """A functional model of a default network that is called on a symbolic input, as in RLlib's parametric actions."""
+
+    def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        seen = tf.keras.layers.Input(shape=obs_space.shape, name="seen")
+        self.inner = FullyConnectedNetwork(obs_space, action_space, num_outputs, {"fcnet_hiddens": [4]}, "inner")
+        outputs, _ = self.inner({"obs": seen})
+        self.whole = tf.keras.Model(seen, [tf.square(outputs), self.inner.value_function()])
+
+    def forward(self, input_dict, state, seq_lens):
+        outputs, self._values = self.whole(input_dict["obs"])
+        return outputs, state
+
+    def value_function(self):
+        return self._values
+
+
+def test_networks_on_symbolic_inputs_are_part_of_a_functional_model_and_learn():
+    model = ModelCatalog.get_model_v2(OBS_SPACE, ACTIONS, 2, {"custom_model": AroundNetwork}, framework="tf")
+    obs = tf.constant(np.random.default_rng(0).normal(size=(6, 3)), tf.float32)
+    for _ in range(2):
+        outputs, _ = model({"obs": obs})
+        values = model.value_function()
+        alone, _ = model.inner({"obs": obs})
+        np.testing.assert_allclose(outputs, tf.square(alone), rtol=1e-6)
+        np.testing.assert_allclose(values, model.inner.value_function(), rtol=1e-6)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model({"obs": obs})[0]) + tf.reduce_sum(model.value_function())
+        weights = model.trainable_variables()
+        assert len(weights) == 6  # a hidden layer, outputs and values
+        for weight, slope in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(0.1 * slope)
