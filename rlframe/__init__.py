@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.iql import IQLTrainer
     from rlframe.agents.maddpg import MADDPGTrainer
+    from rlframe.agents.maml import MAMLTrainer
     from rlframe.agents.marwil import BCTrainer, MARWILTrainer
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
@@ -67,6 +68,7 @@ _LAZY = {
     "ESTrainer": "rlframe.agents.es",
     "ImpalaTrainer": "rlframe.agents.impala",
     "MADDPGTrainer": "rlframe.agents.maddpg",
+    "MAMLTrainer": "rlframe.agents.maml",
     "MARWILTrainer": "rlframe.agents.marwil",
     "MultiAgentEnv": "rlframe.env.multi_agent_env",
     "PGTrainer": "rlframe.agents.pg",
@@ -111,6 +113,7 @@ __all__ = [
     "IQLTrainer",
     "ImpalaTrainer",
     "MADDPGTrainer",
+    "MAMLTrainer",
     "MARWILTrainer",
     "MultiAgentEnv",
     "PGTrainer",

@@ -166,6 +166,8 @@ def _window_of(policy: Any, index: int, initial: NDArray[Any]) -> ViewRequiremen
     """
     view: ViewRequirement | None = policy.view_requirements.get(f"{STATE_IN_PREFIX}{index}")
     source = policy.view_requirements.get(f"{STATE_OUT_PREFIX}{index}")
+    if getattr(getattr(policy, "model", None), "state_windows", None):
+        return None
     if view is None or source is None or not view.has_time_axis or source.space.shape != initial.shape:
         return None
     return view if int(view.shift_arr.max()) < 0 else None

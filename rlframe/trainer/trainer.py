@@ -22,7 +22,6 @@ from rlframe.config.merge import with_common_config
 from rlframe.config.nested_dict import copy_containers, overlay
 from rlframe.config.renames import other_names_in, with_other_names
 from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hooks, overridden_hooks
-from rlframe.evaluation.tasks import same_task, with_tasks
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.plan.context import StepsLimitReached
 from rlframe.execution.plan.item_state import close_operator
@@ -523,6 +522,8 @@ class Trainer(
             shared.get().steps_limit = 0
 
     def _set_tasks(self, result: dict[str, Any]) -> None:
+        from rlframe.evaluation.tasks import same_task, with_tasks
+
         task_fn = self.config["env_task_fn"]
         full = {**result, "training_iteration": self.iteration + 1}
 

@@ -68,6 +68,7 @@ CASES: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "APPO": ("APPO", LINE, SKEWED, FILTERED),
     "DDPPO": ("DDPPO", LINE, FROM_TWO, {}),
     "TRPO": ("TRPO", LINE, HALF_OPEN, {"model": {"free_log_std": True}, **FILTERED}),
+    "MAML": ("MAML", LINE, HALF_OPEN, FILTERED),
     "ACER": ("ACER", LINE, FROM_TWO, {"model": LSTM}),
     "ES": ("ES", LINE, SKEWED, {}),
     "ARS": ("ARS", PARTS, FROM_TWO, {}),

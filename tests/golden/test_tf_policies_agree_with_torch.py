@@ -91,6 +91,8 @@ def test_ten_learner_steps_end_at_the_same_weights(name, overrides):
         )
         if "td_error" in theirs:
             np.testing.assert_allclose(ours["td_error"], theirs["td_error"], atol=1e-4)
+        if name != "PQN":
+            ours["learner_stats"].pop("mean_td_error", None)  # RLlib told it there in TensorFlow alone
         assert set(ours["learner_stats"]) == set(theirs["learner_stats"])
         for key, value in theirs["learner_stats"].items():
             assert ours["learner_stats"][key] == pytest.approx(value, rel=1e-3, abs=1e-5), key

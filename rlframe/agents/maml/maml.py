@@ -26,6 +26,7 @@ from rlframe.execution.plan.context import (
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
 )
+from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.rollout_ops import ParallelRollouts, StandardizeFields
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import EnvError
@@ -94,18 +95,27 @@ class AdaptToTasks:
         self._standardize = StandardizeFields(["advantages"])
         self._updates = 0
         self._rounds: list[Round] = []
-        #: The weights that each worker samples with.
+        #: The weights that each worker samples with; none between updates.
         self._adapted: list[Mapping[str, Any]] = []
         self.returns: dict[str, float] = {}
 
     def _on_fetch_start(self) -> None:
-        """Gives each worker a task and the policy's weights, where an update begins."""
-        if self._adapted:
-            return
-        remote = self._workers.remote_workers()
+        """Has each worker begin episodes with its task and its weights."""
+        metrics, remote = _get_shared_metrics(), self._workers.remote_workers()
+        metrics.check_steps_limit()  # which leaves the policy its own weights
         self._begun = self._policy.get_weights()
-        self._adapted = [self._begun] * max(len(remote), 1)
-        self._workers.sync_weights(global_vars={"timestep": _get_shared_metrics().counters[STEPS_SAMPLED_COUNTER]})
+        if not self._adapted:
+            self._adapted = [self._begun] * max(len(remote), 1)
+            self._workers.local_worker().set_global_vars({"timestep": metrics.counters[STEPS_SAMPLED_COUNTER]})
+            self._set_tasks(remote)
+        for worker, weights in zip(remote, self._adapted, strict=False):
+            worker.set_weights.remote({self._policy_id: weights}, self._workers.local_worker().get_global_vars())
+            worker.apply.remote(_begin_episodes)
+        if not remote:
+            self._policy.set_weights(self._adapted[0])
+            _begin_episodes(self._workers.local_worker())
+
+    def _set_tasks(self, remote: list[Any]) -> None:
         if self._config.use_meta_env:
             tasks = self._tasks(len(self._adapted))
             for worker, task in zip(remote, tasks, strict=False):
@@ -128,6 +138,8 @@ class AdaptToTasks:
 
     def __call__(self, batches: Round) -> list[list[Round]]:
         """Takes a round; returns `[rounds]` or nothing."""
+        if not self._workers.remote_workers():
+            self._policy.set_weights(self._begun)
         number = len(self._rounds)
         name = f"_adapt_{number}" if number else ""
         self.returns |= {f"episode_reward_{key}{name}": value for key, value in _returns(batches).items()}
@@ -136,36 +148,27 @@ class AdaptToTasks:
             self._standardize(batch)
         if number < self._config.inner_adaptation_steps:
             pairs = zip(batches, self._adapted, strict=True)
-            self._give([self._policy.adapted_weights(batch, weights) for batch, weights in pairs])
+            self._adapted = [self._policy.adapted_weights(batch, weights) for batch, weights in pairs]
             return []
         gained = self.returns[f"episode_reward_mean{name}"] - self.returns["episode_reward_mean"]
         self.returns["adaptation_delta"] = gained
-        if not self._workers.remote_workers():
-            self._policy.set_weights(self._begun)
         rounds, self._rounds, self._adapted = self._rounds, [], []
         self._updates += 1
         return [rounds]
-
-    def _give(self, weights: list[dict[str, Any]]) -> None:
-        """Gives each worker its weights."""
-        self._adapted = list(weights)
-        remote = self._workers.remote_workers()
-        for worker, of_worker in zip(remote, weights, strict=False):
-            worker.set_weights.remote({self._policy_id: of_worker})
-        if not remote:
-            self._policy.set_weights(weights[0])
 
     def report(self, result: dict[str, Any]) -> dict[str, Any]:
         """Returns a result with the returns before and behind each step of adaptation."""
         return {**result, **self.returns}
 
     def get_state(self) -> dict[str, Any]:
-        """Returns how many updates there were."""
-        return {"updates": self._updates}
+        """Returns how many updates there were, and what there is of the next one."""
+        begun = {"rounds": self._rounds, "adapted": self._adapted, "returns": self.returns}
+        return {"updates": self._updates, "begun": pack_item(begun)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes it back."""
-        self._updates = int(state["updates"])
+        """Takes these back."""
+        self._updates, begun = int(state["updates"]), unpack_item(state["begun"])
+        self._rounds, self._adapted, self.returns = begun["rounds"], begun["adapted"], begun["returns"]
 
 
 class MetaUpdate:
@@ -188,6 +191,13 @@ class MetaUpdate:
 
 def _set_task(task: Any, env: Any) -> None:
     with_tasks(env).set_task(task)
+
+
+def _begin_episodes(worker: Any) -> None:
+    """Drops what a worker has sampled beyond its last batch: it was another task's, or by other weights."""
+    ended = worker.runner.get_metrics()
+    worker.runner.restart()
+    worker.runner._metrics += ended
 
 
 def _returns(batches: Round) -> dict[str, float]:

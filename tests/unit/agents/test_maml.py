@@ -160,7 +160,7 @@ def test_each_worker_has_a_task_and_weights_of_its_own_and_resumes_exactly(tmp_p
 
     class Looks(MAMLTorchPolicy):
         def learn_on_rounds(self, rounds):
-            seen.append([[batch["obs"][1:, 0].copy() for batch in batches] for batches in rounds])
+            seen.append([[batch["obs"][:, 0].copy() for batch in batches] for batches in rounds])
             return super().learn_on_rounds(rounds)
 
     trainer_class = MAMLTrainer.with_updates(name="MAML", get_policy_class=lambda _: Looks)

@@ -184,6 +184,7 @@ def test_a_policy_of_rllibs_functions_learns(name, framework):
     if name in {"PPO", "A2C", "DQN"}:  # no part is RLlib's alone: the numbers are the built-in policy's
         built_in = make_trainer(name, framework, derived=False)
         expected = train(built_in)
+        expected.pop("var_gnorm", None)  # which RLlib's functions for A2C tell in TensorFlow alone
         assert set(expected) <= set(stats)
         assert {key: stats[key] for key in expected} == pytest.approx(expected, rel=1e-3, abs=1e-5)
         built_in.stop()

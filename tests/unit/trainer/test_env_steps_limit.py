@@ -37,6 +37,8 @@ def make(algorithm):
         env = "Pendulum-v1"
     elif algorithm == "contrib/AlphaZero":
         env = CartPoleOfStates
+    elif algorithm == "MAML":
+        config = {**LONG, "use_meta_env": False}
     elif algorithm == "QMIX":
         env = lambda _: TwoStepGame().with_agent_groups({"team": [0, 1]})  # noqa: E731
     return ALGORITHMS[algorithm]()[0](config, env=env)
