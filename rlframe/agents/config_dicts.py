@@ -546,8 +546,8 @@ class _AsynchronousKeys(_AdvantageKeys, _LossWeightsKeys, _ActionBoundKeys, tota
     """Largest importance weight of the policy gradient."""
     vtrace_drop_last_ts: bool
     """The last row of a fragment only gives the value that the row before is bootstrapped with."""
-    vtrace_lambda: float
-    """λ: how far an error reaches back. 1 is RLlib's: the whole fragment."""
+    vtrace_lambda: float | None
+    """λ: how far an error reaches back. None is 1, RLlib's, the whole fragment; 0.9 for Gaussian actions."""
     normalize_values: bool | None
     """PopArt: values are learned normalised by the running mean and standard deviation of their targets. None does so where only the learner uses values: with V-trace that drops last rows."""
     scale_advantages: bool | None

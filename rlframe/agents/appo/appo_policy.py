@@ -79,7 +79,7 @@ def terms_with_vtrace(policy: Any, logp: Tensor, values: Tensor, batch: SampleBa
     inputs, _ = policy.target_network(batch)
     old_dist = policy.dist_class(ops.stop_gradient(inputs), policy.target_network.model)
     old_logp = old_dist.logp(batch[ACTIONS])
-    vtrace, counts = batch_vtrace(batch, old_logp, values, **vtrace_options(policy.config))
+    vtrace, counts = batch_vtrace(batch, old_logp, values, **vtrace_options(policy))
     weight = ops.minimum(batch[ACTION_LOGP] - old_logp, math.log(MAX_WEIGHT))
     return batch[ACTION_LOGP] - weight, Estimates(vtrace.targets, vtrace.advantages, counts), old_dist
 

@@ -43,8 +43,12 @@ class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
     vtrace_drop_last_ts: bool = option(
         True, "The last row of a fragment only gives the value that the row before is bootstrapped with."
     )
-    vtrace_lambda: float = option(
-        0.9, "λ: how far an error reaches back. 1 is RLlib's: the whole fragment.", low=0, high=1, source="remark 2"
+    vtrace_lambda: float | None = option(
+        None,
+        "λ: how far an error reaches back. None is 1, RLlib's, the whole fragment; 0.9 for Gaussian actions.",
+        low=0,
+        high=1,
+        source="remark 2",
     )
     normalize_values: bool | None = option(
         None,

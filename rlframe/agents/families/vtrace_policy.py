@@ -26,6 +26,7 @@ from rlframe.data.n_step import terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, sampled_kl, scaled_by_rms
+from rlframe.models.dist_plan import is_gaussian
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.parts import (
@@ -41,6 +42,8 @@ from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
+#: λ where the config says nothing and actions are Gaussian.
+LAMBDA_OF_GAUSSIANS = 0.9
 #: Columns that losses read.
 LOSS_COLUMNS = (OBS, ACTIONS, ACTION_LOGP, REWARDS, DISCOUNTS, TRAJECTORY_ENDS, VALUES_AFTER)
 
@@ -157,13 +160,16 @@ def rows_of_vtrace(policy: Any, batch: Mapping[str, Any]) -> Any:
 # --- terms of losses --------------------------------------------------------------------------------------------------
 
 
-def vtrace_options(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the keywords of `batch_vtrace` that the config sets."""
+def vtrace_options(policy: Any) -> dict[str, Any]:
+    """Returns the keywords of `batch_vtrace` that a policy's config sets."""
+    config, lambda_ = policy.config, policy.config["vtrace_lambda"]
+    if lambda_ is None:
+        lambda_ = LAMBDA_OF_GAUSSIANS if is_gaussian(policy.action_space, config["model"]) else 1.0
     return {
         "drop_last": config["vtrace_drop_last_ts"],
         "clip_rho": config["vtrace_clip_rho_threshold"],
         "clip_pg_rho": config["vtrace_clip_pg_rho_threshold"],
-        "lambda_": config["vtrace_lambda"],
+        "lambda_": lambda_,
     }
 
 

@@ -48,7 +48,7 @@ def vtrace_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
     dist, values = dist_class(dist_inputs, model), policy.popart.in_reward_units(model.value_function())
     logp = dist.logp(train_batch[ACTIONS])
     now = ops.stop_gradient(logp), ops.stop_gradient(values)
-    vtrace, counts = batch_vtrace(train_batch, *now, **vtrace_options(policy.config))
+    vtrace, counts = batch_vtrace(train_batch, *now, **vtrace_options(policy))
     estimates = Estimates(vtrace.targets, vtrace.advantages, counts)
     surrogate = functools.partial(policy_gradient, logp)
     return asynchronous_loss(policy, train_batch, dist, logp, values, estimates, surrogate)

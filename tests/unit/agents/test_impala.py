@@ -229,7 +229,7 @@ def test_defaults_are_those_of_rllib_but_for_what_pendulum_needs():
         "max_sample_requests_in_flight_per_worker": 2, "num_aggregation_workers": 0,
         "opt_type": "adam", "decay": 0.99, "momentum": 0.0, "epsilon": 0.1, "vf_loss_coeff": 0.5,
         "entropy_coeff": 0.01, "_separate_vf_optimizer": False, "_lr_vf": 5e-4, "after_train_step": None,
-        "num_data_loader_buffers": -1, "num_workers": 2, "vtrace_lambda": 0.9, "action_bound_coeff": 1.0,
+        "num_data_loader_buffers": -1, "num_workers": 2, "vtrace_lambda": None, "action_bound_coeff": 1.0,
         "behaviour_kl_coeff": 0.5,
     }  # fmt: skip
     assert {key: DEFAULT_CONFIG[key] for key in expected} == expected
