@@ -21,20 +21,25 @@ class TargetEntropy(Component):
 
     def __init__(self, policy: Any) -> None:
         self._policy = policy
-        self._of_config = self._seen = float(policy.target_entropy)
+        self._of_config = self._seen = _number(policy.target_entropy)
 
     def before_learning(self, samples: SampleBatch) -> None:
         """Takes the model's value, if that is another than before."""
         del samples
-        value = float(np.ravel(convert_to_numpy(self._policy.model.target_entropy))[0])
+        value = _number(self._policy.model.target_entropy)
         if np.float32(value) != np.float32(self._seen):
             self._policy.target_entropy = self._seen = value
 
     def get_state(self) -> dict[str, Any]:
         """Returns the value where it is no longer that of the config."""
-        value = float(self._policy.target_entropy)
+        value = _number(self._policy.target_entropy)
         return {} if value == self._of_config else {"value": value}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes the value, until the model's is set again."""
         self._policy.target_entropy = state.get("value", self._of_config)
+
+
+def _number(value: Any) -> float:
+    """Returns what a program has set as a number; losses derived from RLlib's leave the model's tensor in the policy."""
+    return float(np.ravel(convert_to_numpy(value))[0])

@@ -174,3 +174,16 @@ def test_a_policy_built_of_sacs_functions_alone_learns_and_its_copy_follows():
     policy.update_target()
     now = torch.from_numpy(policy.get_weights()["q_net.output.weight"])
     torch.testing.assert_close(policy.target_model.state_dict()["q_net.output.weight"], (copied + now) / 2)
+
+
+def test_a_target_entropy_that_a_loss_took_from_the_model_as_a_tensor_is_saved():
+    pytest.importorskip("tensorflow")
+    from rlframe.agents.sac.sac import DEFAULT_CONFIG
+    from rlframe.agents.sac.sac_tf_policy import SACTFPolicy
+
+    policy = SACTFPolicy(OBS, ACTIONS, {**DEFAULT_CONFIG, "framework": "tf"})
+    policy.target_entropy = policy.model.target_entropy  # the line of RLlib's loss, where this is a number
+    saved = policy.get_state()
+    policy.target_entropy = -5.0
+    policy.set_state(saved)
+    assert policy.target_entropy == -2.0
