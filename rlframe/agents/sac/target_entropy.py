@@ -41,5 +41,5 @@ class TargetEntropy(Component):
 
 
 def _number(value: Any) -> float:
-    """Returns what a program has set as a number; losses derived from RLlib's leave the model's tensor in the policy."""
+    """Returns what a program has set as a number; copies of RLlib's loss leave the model's tensor in the policy."""
     return float(np.ravel(convert_to_numpy(value))[0])

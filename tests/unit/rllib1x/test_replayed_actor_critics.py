@@ -182,8 +182,8 @@ def test_a_target_entropy_that_a_loss_took_from_the_model_as_a_tensor_is_saved()
     from rlframe.agents.sac.sac_tf_policy import SACTFPolicy
 
     policy = SACTFPolicy(OBS, ACTIONS, {**DEFAULT_CONFIG, "framework": "tf"})
-    policy.target_entropy = policy.model.target_entropy  # the line of RLlib's loss, where this is a number
+    policy.target_entropy = 2 * policy.model.target_entropy  # a tensor [1], where RLlib's model has a number
     saved = policy.get_state()
     policy.target_entropy = -5.0
     policy.set_state(saved)
-    assert policy.target_entropy == -2.0
+    assert policy.target_entropy == -4.0
