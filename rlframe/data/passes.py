@@ -43,11 +43,12 @@ def sequence_minibatches(
 
     Args:
         batch: Rows cut into sequences, not padded.
-        size: Rows per minibatch, without padding; one ends with the sequence that reaches as many.
+        size: Rows per minibatch, padding included, as RLlib counts them; one ends with the sequence that reaches as many.
         order: Numbers of the sequences in the order in which they are taken.
         drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
     """
-    rows = np.cumsum(as_seq_lens(batch[SEQ_LENS])[order])
+    lens = as_seq_lens(batch[SEQ_LENS])
+    rows = np.cumsum(np.full(len(lens), lens.max()))
     begin, taken = 0, 0
     while begin < len(order):
         end = min(int(np.searchsorted(rows, taken + size)) + 1, len(order))

@@ -86,7 +86,7 @@ class TrainOneStep:
         policies: Ids of the policies to train; all that are to be trained when empty.
         num_sgd_iter: Passes over the batch.
         sgd_minibatch_size: Rows per learner step, in a new random order in each pass; of batches that are cut into
-            sequences whole sequences are taken, in a new random order. The last step of a pass may have fewer rows.
+            sequences whole ones are taken, and padding counts. The last step of a pass may have fewer rows.
             0 means the whole batch.
         between_passes: `fn(policy, rows) -> rows`, which gives each pass but the first the rows that it learns from.
     """
