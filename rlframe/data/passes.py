@@ -43,7 +43,7 @@ def sequence_minibatches(
 
     Args:
         batch: Rows cut into sequences, not padded.
-        size: Rows per minibatch, padding included, as RLlib counts them; one ends with the sequence that reaches as many.
+        size: Rows per minibatch, padding included, as in RLlib; one ends with the sequence that reaches as many.
         order: Numbers of the sequences in the order in which they are taken.
         drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
     """
