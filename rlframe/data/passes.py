@@ -47,13 +47,9 @@ def sequence_minibatches(
         order: Numbers of the sequences in the order in which they are taken.
         drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
     """
-    lens = as_seq_lens(batch[SEQ_LENS])
-    rows = np.cumsum(np.full(len(lens), lens.max()))
-    begin, taken = 0, 0
-    while begin < len(order):
-        end = min(int(np.searchsorted(rows, taken + size)) + 1, len(order))
-        short = rows[end - 1] - taken < size
-        if short and drop_remainder and begin > 0:
+    count = -(-size // int(as_seq_lens(batch[SEQ_LENS]).max()))
+    for begin in range(0, len(order), count):
+        chosen = order[begin : begin + count]
+        if drop_remainder and begin > 0 and len(chosen) < count:
             return
-        yield padded_sequences(batch, chosen=order[begin:end])
-        begin, taken = end, int(rows[end - 1])
+        yield padded_sequences(batch, chosen=chosen)
