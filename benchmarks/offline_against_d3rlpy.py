@@ -9,13 +9,16 @@ pip install -U gymnasium.
 DIR is a dataset of `rlframe data make`, or what a trainer's `output` wrote; actions are in [-1, 1]. `--rate` and
 `--tau` are learning rates and the targets' speed of both sides. Values reach the share 1 - exp(-n tau (1 - gamma)) of
 what they should be after n updates, a tenth after 2,000 with the usual 0.005: short runs of CQL and IQL need a larger
-tau. Ends with each side's mean over the seeds and its 95 % interval (Student's t).
+tau. Several `--updates` are of one training, which is stopped for episodes at each. Ends with each side's mean over
+the seeds and its 95 % interval (Student's t), for each number of updates.
 """
 
 import argparse
 import importlib.util
+import math
 import statistics
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 
 from common import alternate as _alternate  # isort: skip # noqa: F401 - sets the number of threads before torch is loaded
 
@@ -90,8 +93,9 @@ def mean_return(act: Act, env_name: str, episodes: int) -> float:
     return statistics.mean(returns)
 
 
-def ours(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
-    """Returns what an rlframe policy does without exploration after so many updates."""
+def ours(name: str, data: str, env_name: str, marks: Sequence[int], seed: int) -> Iterator[Act]:
+    """Yields what an rlframe policy does without exploration after each of these numbers of updates."""
+    step = math.gcd(*marks)
     config = {
         "input": data,
         "actions_in_input_normalized": True,
@@ -102,19 +106,21 @@ def ours(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     if name == "BC":  # reads a line for each update: first all there are, so that it draws from all of them
         config |= {"learning_starts": sum(batch.count for batch in read_dataset(data))}
     else:
-        config |= {"timesteps_per_iteration": BATCH * updates}
+        config |= {"timesteps_per_iteration": BATCH * step}
     trainer = get_trainer_class(name)({**config, **OURS[name], "log_sys_usage": False}, env=env_name)
-    while trainer.get_policy().num_updates < updates:
-        trainer.train()
     policy = trainer.get_policy()
-    return lambda obs: policy.compute_actions(obs[None], explore=False)[0][0]
+    for mark in marks:
+        while policy.num_updates < mark:
+            trainer.train()
+        yield lambda obs: policy.compute_actions(obs[None], explore=False)[0][0]
 
 
-def theirs(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
-    """Returns what a d3rlpy policy does after so many updates."""
+def theirs(name: str, data: str, env_name: str, marks: Sequence[int], seed: int) -> Iterator[Act]:
+    """Yields what a d3rlpy policy does after each of these numbers of updates."""
     import d3rlpy
 
     del env_name
+    step = math.gcd(*marks)
     d3rlpy.seed(seed)
     config, arguments = THEIRS[name]
     layers = d3rlpy.models.VectorEncoderFactory(HIDDENS)
@@ -123,8 +129,10 @@ def theirs(name: str, data: str, env_name: str, updates: int, seed: int) -> Act:
     arguments = {**arguments, **{f"{part}_factory": layers for part in parts}}
     algorithm = getattr(d3rlpy.algos, config)(batch_size=BATCH, **arguments).create(device=GPU[0])
     quiet = {"show_progress": False, "logger_adapter": d3rlpy.logging.NoopAdapterFactory()}
-    algorithm.fit(dataset_of(data), n_steps=updates, n_steps_per_epoch=updates, **quiet)
-    return lambda obs: algorithm.predict(obs[None])[0]
+    epochs = algorithm.fitter(dataset_of(data), n_steps=marks[-1], n_steps_per_epoch=step, **quiet)
+    for epoch, _ in epochs:
+        if epoch * step in marks:
+            yield lambda obs: algorithm.predict(obs[None])[0]
 
 
 def dataset_of(data: str):
@@ -169,7 +177,7 @@ def main() -> None:
     parser.add_argument("--data", required=True)
     parser.add_argument("--env", default="Pendulum-v1")
     parser.add_argument("--algorithms", nargs="+", default=["BC", "CQL", "IQL"], choices=sorted(OURS))
-    parser.add_argument("--updates", type=int, default=5000)
+    parser.add_argument("--updates", nargs="+", type=int, default=[5000])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--episodes", type=int, default=20)
     parser.add_argument("--hiddens", nargs="+", type=int, default=HIDDENS)
@@ -182,17 +190,20 @@ def main() -> None:
         parser.error("d3rlpy is not installed: pip install d3rlpy, or leave it out with --sides rlframe")
     HIDDENS[:], GPU[:] = given.hiddens, [given.gpu]
     learn = {"rlframe": ours, "d3rlpy": theirs}
+    marks = sorted(given.updates)
     for name in given.algorithms:
         set_both(name, given.rate, given.tau)
-        print(f"{name} on {given.env}, {given.updates:,} updates of {BATCH} rows of {given.data}", flush=True)
-        found: dict[str, list[float]] = {side: [] for side in given.sides}
+        print(f"{name} on {given.env}, updates of {BATCH} rows of {given.data}", flush=True)
+        found: dict[tuple[int, str], list[float]] = {(mark, side): [] for mark in marks for side in given.sides}
         for seed in given.seeds:
             for side in given.sides:
-                act = learn[side](name, given.data, given.env, given.updates, seed)
-                found[side].append(mean_return(act, given.env, given.episodes))
-                print(f"  seed {seed}, {side:<8} {found[side][-1]:10,.1f}", flush=True)
-        for side, returns in found.items():
-            print(f"  {side:<8} {interval(returns)}", flush=True)
+                learned = learn[side](name, given.data, given.env, marks, seed)
+                for mark, act in zip(marks, learned, strict=True):
+                    found[mark, side].append(mean_return(act, given.env, given.episodes))
+                    told = f"  seed {seed}, {side:<8} {mark:>9,} updates {found[mark, side][-1]:10,.1f}"
+                    print(f"{told}   {time.process_time():7,.0f} CPU s of the process", flush=True)
+        for (mark, side), returns in found.items():
+            print(f"  {side:<8} {mark:>9,} updates {interval(returns)}", flush=True)
 
 
 if __name__ == "__main__":
