@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY, LearnerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from rlframe.offline.estimators import OffPolicyEstimate
 
 logger = logging.getLogger(__name__)
-
-_LEARNER_STATS_KEY = "learner_stats"
 
 
 @dataclass
@@ -119,29 +118,12 @@ def _elements(value: Any) -> list[float]:
     return [] if np.isnan(numbers).any() else numbers.tolist()
 
 
-class _StatsByPolicy(dict[str, Any]):
-    """`{policy id: stats}`; of one policy alone its statistics are found in it, too, as up to RLlib 1.8."""
-
-    def __missing__(self, name: str) -> Any:
-        stats = next(iter(self.values())) if len(self) == 1 else None
-        if isinstance(stats, dict) and name in stats:
-            return stats[name]
-        raise KeyError(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Returns a policy's stats, or the only one's statistic of that name, and `default` where neither is there."""
-        try:
-            return self[name]
-        except KeyError:
-            return default
-
-
 def get_learner_stats(grad_info: Mapping[str, Any]) -> Any:
     """Returns the learner stats out of what learning returned: of the one policy, or `{policy id: stats}`."""
-    if _LEARNER_STATS_KEY in grad_info:
-        return grad_info[_LEARNER_STATS_KEY]
-    told = {pid: info for pid, info in grad_info.items() if isinstance(info, dict) and _LEARNER_STATS_KEY in info}
-    return _StatsByPolicy({pid: info[_LEARNER_STATS_KEY] for pid, info in told.items()})
+    if LEARNER_STATS_KEY in grad_info:
+        return grad_info[LEARNER_STATS_KEY]
+    told = {pid: info for pid, info in grad_info.items() if isinstance(info, dict) and LEARNER_STATS_KEY in info}
+    return LearnerInfo({pid: info[LEARNER_STATS_KEY] for pid, info in told.items()})
 
 
 def collect_episodes(

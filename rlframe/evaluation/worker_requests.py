@@ -21,6 +21,7 @@ from rlframe.evaluation.worker_building import LiveEnvs, make_runner, make_slots
 from rlframe.evaluation.worker_policies import WorkerPolicies
 from rlframe.fast.shared_memory import SharedMemoryClient, SharedMemoryPool
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.metrics.learner_info import LearnerInfo
 
 if TYPE_CHECKING:
     from rlframe.evaluation.metrics import RolloutMetrics
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
     from rlframe.offline.io_context import IOContext
     from rlframe.offline.output_writer import OutputWriter
     from rlframe.offline.worker_data import WorkerData
-
-
-class _DefaultPolicysInfo(dict[str, Any]):
-    """`{"default_policy": info}`, as RLlib gives it; `info`'s keys are found in it, as in RLlib's earlier releases."""
-
-    def __missing__(self, name: str) -> Any:
-        return dict.__getitem__(self, DEFAULT_POLICY_ID)[name]
 
 
 class WorkerRequests(WorkerPolicies):
@@ -250,7 +244,7 @@ class WorkerRequests(WorkerPolicies):
                 for pid, batch in samples.policy_batches.items()
                 if pid in self.policy_map and self.is_policy_to_train(pid, batch)
             }
-        return _DefaultPolicysInfo({DEFAULT_POLICY_ID: self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)})
+        return LearnerInfo({DEFAULT_POLICY_ID: self.policy_map[DEFAULT_POLICY_ID].learn_on_batch(samples)})
 
     def compute_gradients(self, samples: SampleBatch | MultiAgentBatch) -> tuple[Any, dict[str, Any]]:
         """Returns gradients and learner info, by policy id for a `MultiAgentBatch`."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from rlframe.env.multi_agent_env import MultiAgentEnv, _Copies, make_multi_agent
 from rlframe.examples.env.toy_envs import MockEnv
 
-MultiAgentCartPole = make_multi_agent("CartPole-v1")
-MultiAgentMountainCar = make_multi_agent("MountainCar-v0")
+#: CartPole-v0 without its warning that there is a v1: episodes end after 200 steps.
+MultiAgentCartPole = make_multi_agent(
+    lambda config: gymnasium.wrappers.TimeLimit(CartPoleEnv(render_mode=config.get("render_mode")), 200)
+)
+MultiAgentMountainCar = make_multi_agent("MountainCarContinuous-v0")
 MultiAgentPendulum = make_multi_agent("Pendulum-v1")
 MultiAgentStatelessCartPole = make_multi_agent(lambda config: _stateless(config))
 

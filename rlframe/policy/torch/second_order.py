@@ -110,9 +110,10 @@ class TorchSecondOrder:
 
     def loss_and_gradient(self) -> tuple[float, NDArray[np.float32]]:
         """Returns the loss, and its gradient by the weights, float32 `[P]`."""
-        loss = self._loss()
-        self._policy.check_finite_loss(loss, 0, self._samples)
-        found = torch.autograd.grad(loss, self._weights, materialize_grads=True)
+        with torch.backends.cudnn.flags(enabled=False):  # cuDNN has no gradients of recurrences in evaluation mode
+            loss = self._loss()
+            self._policy.check_finite_loss(loss, 0, self._samples)
+            found = torch.autograd.grad(loss, self._weights, materialize_grads=True)
         return loss.item(), _array(flat_vector(found))
 
     def divergence_product(self, vector: NDArray[Any]) -> NDArray[np.float32]:

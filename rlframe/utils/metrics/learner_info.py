@@ -86,19 +86,20 @@ def _reduce_numbers(stacked: np.ndarray[Any, Any], key: str) -> Any:
 
 
 class LearnerInfo(dict[str, Any]):
-    """What one policy's learner told in an iteration: `learner_stats`, `model`, ...
+    """What a learner told: of one policy (`learner_stats`, `model`, ...), or `{policy id: what it told}`.
 
-    A statistic is found without `learner_stats`, too: up to RLlib 1.5 they stood there themselves.
+    What stands one step deeper is found without that step, as in RLlib's earlier releases: a statistic without
+    `learner_stats` (up to 1.5), what the only policy told without its id (up to 1.8).
     """
 
     def __missing__(self, name: str) -> Any:
-        stats = dict.get(self, LEARNER_STATS_KEY)
-        if isinstance(stats, Mapping) and name in stats:
-            return stats[name]
+        inner = dict.get(self, LEARNER_STATS_KEY) or (next(iter(self.values())) if len(self) == 1 else None)
+        if isinstance(inner, Mapping) and (name in inner or isinstance(inner, LearnerInfo)):
+            return inner[name]
         raise KeyError(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Returns an entry or a statistic, and `default` where neither has the name."""
+        """Returns what `self[name]` finds, and `default` where there is nothing of that name."""
         try:
             return self[name]
         except KeyError:

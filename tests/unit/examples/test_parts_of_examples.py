@@ -271,3 +271,15 @@ def test_policies_play_rock_paper_scissors():
     assert random.compute_actions(np.zeros((5, 4)))[0].shape == (5, 2)
     assert random.act_on_rows(np.zeros((5, 4)))[0].shape == (5, 2)
     assert beats.act_on_rows(rows)[0].tolist() == [dummies.PAPER, dummies.SCISSORS, dummies.ROCK]
+
+
+def test_the_several_carts_are_those_of_rllib():
+    env = example("env.multi_agent", "MultiAgentCartPole")({"num_agents": 1})
+    obs, steps, truncated = env.reset(seed=0)[0], 0, False
+    while not truncated:  # a controller that keeps the pole up
+        action = int(np.dot(obs[0], [0.05, 0.1, 1.0, 0.3]) > 0)
+        obs, _, terminateds, truncateds, _ = env.step({0: action})
+        steps, truncated = steps + 1, truncateds["__all__"]
+        assert not terminateds["__all__"]
+    assert steps == 200  # CartPole-v0
+    assert example("env.multi_agent", "MultiAgentMountainCar")({"num_agents": 2}).action_space.shape == (1,)
