@@ -122,8 +122,8 @@ OF_SEQUENCES = [("ACER", {}), ("continuous ACER", {})]
 #: What is tried in TensorFlow, too: losses are written once, and tests/golden holds each algorithm's steps there to
 #: PyTorch's; this is about TensorFlow's half of policies, where a learner step is traced for each. The others wait for
 #: `make slow`.
-IN_TENSORFLOW = [("DQN", RAINBOW), ("SAC", {})]
-SLOWLY_IN_TENSORFLOW = [("PPO", {}), ("APPO", SEPARATE)]
+IN_TENSORFLOW = [("SAC", {})]
+SLOWLY_IN_TENSORFLOW = [("DQN", RAINBOW), ("PPO", {}), ("APPO", SEPARATE)]
 
 
 def _cases(algorithms, in_tensorflow=IN_TENSORFLOW, slowly=SLOWLY_IN_TENSORFLOW):
