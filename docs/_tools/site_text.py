@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from typer.testing import CliRunner
@@ -112,10 +112,10 @@ def _is_as_in_model(row: ReferenceRow, known: Mapping[str, ReferenceRow]) -> boo
     return bool(key) and section != "model" and replace(row, key=f"model.{key}") == known.get(f"model.{key}")
 
 
-def commands() -> str:
-    """Returns the help of each command, as it is printed."""
+def commands(names: Sequence[str] = ()) -> str:
+    """Returns the help of these commands (of all there are), as it is printed."""
     parts = []
-    for name in command_names():
+    for name in names or command_names():
         words = [*name.split(), "--help"]
         printed = CliRunner().invoke(app, words, env={"COLUMNS": "100"}, prog_name="rlframe").output
         parts.append(f"## rlframe {name}\n\n```text\n{printed.strip()}\n```\n")

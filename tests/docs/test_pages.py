@@ -25,6 +25,10 @@ def blocks(path, language):
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.S)
 
 
+#: Programs that train for long, or start many processes, by page and first line: with `make slow`.
+SLOW = {"cluster: from rlframe.agents.impala import Impala", "revive: import gymnasium as gym"}
+
+
 def python_blocks():
     """Returns the pages' Python blocks as parameters; those in TensorFlow are skipped where it is missing."""
     made = []
@@ -32,7 +36,8 @@ def python_blocks():
         for block in blocks(page, "python"):
             in_tf = "import tensorflow" in block or '"framework": "tf"' in block
             name = f"{page.stem}: {block.splitlines()[0][:40]}"
-            made.append(pytest.param(block, marks=needs_tf if in_tf else (), id=name))
+            marks = ([needs_tf] if in_tf else []) + ([pytest.mark.slow] if name in SLOW else [])
+            made.append(pytest.param(block, marks=marks, id=name))
     return made
 
 

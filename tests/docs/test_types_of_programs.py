@@ -56,6 +56,7 @@ def diagnostics(folder):
     return json.loads(done.stdout)["generalDiagnostics"]
 
 
+@pytest.mark.slow
 def test_pyright_finds_nothing_in_the_pages_programs_and_mistakes_in_wrong_ones(tmp_path):
     for page in [README, *(page for page in DOCS if page.name not in PARTS)]:
         for number, block in enumerate(blocks(page, "python")):

@@ -75,8 +75,15 @@ def slow_losses(weights: Any, targets: Any, batch: Any, *, local: bool, reg: flo
 
 
 @every_framework
-@pytest.mark.parametrize("space", [CHOICE, BOX], ids=["choice", "box"])
-@pytest.mark.parametrize("local", [False, True], ids=["joint", "local"])
+@pytest.mark.parametrize(
+    ("local", "space"),
+    [
+        pytest.param(False, CHOICE, id="joint-choice"),
+        pytest.param(True, BOX, id="local-box"),
+        pytest.param(False, BOX, id="joint-box", marks=pytest.mark.slow),
+        pytest.param(True, CHOICE, id="local-choice", marks=pytest.mark.slow),
+    ],
+)
 def test_losses_and_gradients_are_those_of_slow_numpy(framework: str, space: Any, local: bool) -> None:
     width = 3 if space is CHOICE else 2
     policy = make(framework, "MADDPG", {**NETWORKS, "use_local_critic": local, "actor_feature_reg": 0.1},

@@ -10,19 +10,22 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from rlframe.env.multi_agent_env import MultiAgentEnv, _Copies, make_multi_agent
 from rlframe.examples.env.toy_envs import MockEnv
 
-#: CartPole-v0 without its warning that there is a v1: episodes end after 200 steps.
-MultiAgentCartPole = make_multi_agent(
-    lambda config: gymnasium.wrappers.TimeLimit(CartPoleEnv(render_mode=config.get("render_mode")), 200)
-)
-MultiAgentMountainCar = make_multi_agent("MountainCarContinuous-v0")
-MultiAgentPendulum = make_multi_agent("Pendulum-v1")
-MultiAgentStatelessCartPole = make_multi_agent(lambda config: _stateless(config))
+
+def _cartpole(config: dict[str, Any]) -> gymnasium.Env[Any, Any]:
+    """Returns CartPole-v0, whose episodes end after 200 steps, without the warning that there is a v1."""
+    return gymnasium.wrappers.TimeLimit(CartPoleEnv(render_mode=config.get("render_mode")), 200)
 
 
 def _stateless(config: dict[str, Any]) -> CartPoleEnv:
     from rlframe.examples.env.stateless_cartpole import StatelessCartPole
 
     return StatelessCartPole(config)
+
+
+MultiAgentCartPole = make_multi_agent(_cartpole)
+MultiAgentMountainCar = make_multi_agent("MountainCarContinuous-v0")
+MultiAgentPendulum = make_multi_agent("Pendulum-v1")
+MultiAgentStatelessCartPole = make_multi_agent(_stateless)
 
 
 class BasicMultiAgent(_Copies):

@@ -147,6 +147,13 @@ def test_functions_that_use_a_module_go_to_other_processes(module):
     assert pickle.loads(cloudpickle.dumps(use))() is held
 
 
+def test_functions_without_a_name_are_sent_from_modules_with_names_of_rllib():
+    nameless = lambda: 3  # noqa: E731
+    nameless.__module__ = "rlframe.examples.env.multi_agent"
+    nameless.__qualname__ = nameless.__name__
+    assert pickle.loads(cloudpickle.dumps(nameless))() == 3
+
+
 def test_names_that_rllibs_modules_had_by_importing_them_are_found_there_too():
     from rlframe.agents.dqn.dqn import LEARNER_STATS_KEY, Concurrently, StandardMetricsReporting
     from rlframe.execution import concurrency_ops, metric_ops
