@@ -155,6 +155,7 @@ class Tasks(CartPoleMassEnv):
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_each_worker_has_a_task_and_weights_of_its_own_and_resumes_exactly(tmp_path, ray_runtime):
     seen = []
 
@@ -206,6 +207,7 @@ def test_without_remote_workers_the_local_one_adapts_to_a_task_for_each_update(t
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_environments_without_tasks_are_named(ray_runtime):
     trainer = MAMLTrainer(CONFIG, env="CartPole-v1")
     with pytest.raises(EnvError, match=r"no sample_tasks\(n\) and set_task\(task\)"):
