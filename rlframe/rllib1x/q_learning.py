@@ -25,7 +25,7 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts,
     with_discounts_and_weights,
 )
-from rlframe.agents.families.td_errors import td_error_left, td_error_of
+from rlframe.agents.families.td_errors import q_stats_left, td_error_left, td_error_of
 from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import (
     categorical_q_loss,
@@ -252,7 +252,7 @@ def build_q_stats(policy: Any, batch: Any) -> dict[str, Any]:
     """Returns what the loss kept of the Q-values, and the learning rate."""
     del batch
     kept = {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
-    return {"cur_lr": getattr(policy, "cur_lr", policy.config["lr"]), **kept}
+    return {"cur_lr": getattr(policy, "cur_lr", policy.config["lr"]), **q_stats_left(policy), **kept}
 
 
 class QLoss:

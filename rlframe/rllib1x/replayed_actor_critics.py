@@ -7,12 +7,12 @@ these mixins and set-up functions have less to do than RLlib's. A policy that is
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 from rlframe.agents.families.actor_critic_networks import action_size
+from rlframe.agents.families.td_errors import td_error_left
+from rlframe.agents.families.users_losses import means_kept
 from rlframe.agents.sac.sac_model import SACModelMethods, sac_action_dist
 from rlframe.data.columns import OBS
 from rlframe.policy.learning_policy import LearningPolicy
@@ -85,24 +85,13 @@ def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept for the report: losses, α, mean, least and largest Q-values; scalars."""
     del train_batch
     kept = {name: value for name, value in policy._loss_outputs.items() if name != "td_error"}
-    left = {name: getattr(policy, name) for name in _LEFT if hasattr(policy, name)}
-    return kept or {name: ops.mean(_total(value)) for name, value in left.items()} | _of_values(policy)
+    td_error = td_error_left(policy).get("td_error")
+    errors = {} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)}
+    return kept or means_kept(policy, *_LEFT) | errors
 
 
-#: What losses of RLlib's SAC leave in the policy.
+#: What losses of RLlib's SAC leave in the model's `tower_stats`, or in the policy.
 _LEFT = ("actor_loss", "critic_loss", "alpha_loss", "alpha_value", "log_alpha_value", "target_entropy", "policy_t")
-
-
-def _total(value: Any) -> Tensor:
-    """Returns a tensor; the sum of a list of them, such as the losses of two critics."""
-    return functools.reduce(operator.add, value) if isinstance(value, (list, tuple)) else value
-
-
-def _of_values(policy: Any) -> dict[str, Tensor]:
-    """Returns what is known of `q_t` and `td_error`, both `[B]`, where the loss left them in the policy."""
-    q_t, td_error = getattr(policy, "q_t", None), getattr(policy, "td_error", None)
-    of_q = {} if q_t is None else {"mean_q": ops.mean(q_t), "max_q": ops.max(q_t), "min_q": ops.min(q_t)}
-    return of_q | ({} if td_error is None else {"td_error": td_error, "mean_td_error": ops.mean(td_error)})
 
 
 def action_distribution_fn(

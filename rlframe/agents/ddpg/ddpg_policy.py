@@ -26,7 +26,8 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
-from rlframe.agents.families.td_errors import error_loss, parts_left, td_error_left, td_error_of
+from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
+from rlframe.agents.families.users_losses import means_kept, parts_left
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
@@ -232,6 +233,10 @@ class DDPGPolicy(LearningPolicy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""
         return super().extra_compute_grad_fetches() or td_error_left(self)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns losses and Q-values, also where a loss of the user's own left them as RLlib's did."""
+        return super().extra_grad_info(train_batch) or means_kept(self, "actor_loss", "critic_loss")
 
     def output(self, model: Any, critic: Tensor, actor: Tensor | None, td_error: Tensor, q: Tensor) -> LossOutput:
         """Returns the losses with their penalties, and the report.

@@ -21,7 +21,7 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts_and_weights,
 )
 from rlframe.agents.families.replayed_sequences import histories, prepare_sequences, td_errors_to_replay
-from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, td_error_left, td_error_of
+from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, q_stats_left, td_error_left, td_error_of
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
@@ -124,9 +124,9 @@ def double_q_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 def build_q_losses(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest, and `q_loss`. See `DoubleQLoss`."""
     del dist_class
-    loss = kept(policy, double_q_loss(policy, model, train_batch))
+    output = double_q_loss(policy, model, train_batch)
     policy.q_loss = model.tower_stats["q_loss"]
-    return loss
+    return kept(policy, output)
 
 
 class DQNPolicy(LearningPolicy):
@@ -260,12 +260,12 @@ class DQNPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns statistics of the batch's Q-values and the learning rate."""
-        return {"cur_lr": self.cur_lr} | {key: value for key, value in self._loss_outputs.items() if key != "td_error"}
+        kept = {key: value for key, value in self._loss_outputs.items() if key != "td_error"} or q_stats_left(self)
+        return {"cur_lr": self.cur_lr, **kept}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
-        td_error = self._loss_outputs.get("td_error")
-        return td_error_left(self) if td_error is None else {"td_error": td_error}
+        return {key: value for key, value in self._loss_outputs.items() if key == "td_error"} or td_error_left(self)
 
     def variables(self) -> list[Any]:
         """Returns the weights of the network and of its copy."""

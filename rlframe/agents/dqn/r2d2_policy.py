@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.dqn.dqn_policy import DQNPolicy, double_q_loss
+from rlframe.agents.families.users_losses import means_kept
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.parts import Component, LossOutput, kept
@@ -50,6 +51,12 @@ class R2D2Policy(DQNPolicy):
         """Returns the loss of one batch of sequences; see above."""
         del dist_class
         return _sequence_loss(self, model, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns what DQN does, also where a loss of the user's own left it as RLlib's did."""
+        names = ("total_loss", "mean_td_error", "mean_q", "min_q", "max_q")
+        left = means_kept(self, *names) | vars(self).get("_loss_stats", {})  # in TensorFlow it was a dict
+        return {**left, **super().extra_grad_info(train_batch)}
 
 
 def _sequence_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:

@@ -44,18 +44,6 @@ def postprocess_nstep_and_value_prio(
 postprocess_nstep_and_value_prio.handles_many = True  # type: ignore[attr-defined]  # one call for several trajectories
 
 
-def parts_left(policy: Any, losses: list[Any], *names: str) -> list[Any]:
-    """Returns what a user's loss left under these names, where that is the copy of one of RLlib's that returns a sum.
-
-    Args:
-        policy: The policy, of which the loss has run.
-        losses: What it returned.
-        names: Attributes of the policy: a loss each.
-    """
-    left = vars(policy)
-    return [left[name] for name in names] if len(losses) == 1 and all(name in left for name in names) else losses
-
-
 def td_error_left(policy: Any) -> dict[str, Any]:
     """Returns `{"td_error": [B]}` of a loss of the user's own that left it where RLlib's did; `{}` if it did not.
 
@@ -67,6 +55,12 @@ def td_error_left(policy: Any) -> dict[str, Any]:
     of_loss, own = getattr(vars(policy).get("q_loss"), "td_error", None), vars(policy).get("td_error")
     found = next((value for value in (in_model, of_loss, own) if value is not None), None)
     return {} if found is None else {"td_error": ops.stop_gradient(found)}
+
+
+def q_stats_left(policy: Any) -> dict[str, Any]:
+    """Returns `q_loss.stats`, where a loss for RLlib 1.x left such an object in the model or the policy; else `{}`."""
+    left = getattr(policy.model, "tower_stats", {}).get("q_loss", vars(policy).get("q_loss"))
+    return dict(getattr(left, "stats", {}))
 
 
 def td_error_of(

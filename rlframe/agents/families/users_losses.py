@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rlframe.policy.parts import LossOutput, kept
+from rlframe.tensor import ops
 
 
 def kept_by_users_loss(policy: Any, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
@@ -27,6 +28,39 @@ def kept_by_users_loss(policy: Any, names: Mapping[str, tuple[str, ...]]) -> dic
                 if value is not None and not callable(value):
                     found[statistic] = value
     return found
+
+
+def parts_left(policy: Any, losses: list[Any], *names: str) -> list[Any]:
+    """Returns what a user's loss left under these names, where that is the copy of one of RLlib's that returns a sum.
+
+    Args:
+        policy: The policy, of which the loss has run.
+        losses: What it returned.
+        names: Attributes of the policy: a loss each.
+    """
+    left = vars(policy)
+    return [left[name] for name in names] if len(losses) == 1 and all(name in left for name in names) else losses
+
+
+def means_kept(policy: Any, *names: str) -> dict[str, Any]:
+    """Returns means of what a loss for RLlib 1.x kept under these names; of a list, such as critics' losses, of all.
+
+    Of Q-values, kept as `q_t`, they are mean, largest and smallest.
+
+    Args:
+        policy: The policy, of which the loss has run.
+        *names: Statistics, each kept under its own name; see `kept_by_users_loss`.
+    """
+    found = kept_by_users_loss(policy, {name: (name,) for name in (*names, "q_t")})
+    q_t = found.pop("q_t", None)
+    means = {name: _mean(value) for name, value in found.items()}
+    return means if q_t is None else means | {"mean_q": ops.mean(q_t), "max_q": ops.max(q_t), "min_q": ops.min(q_t)}
+
+
+def _mean(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return sum(_mean(each) for each in value) / len(value)
+    return value if isinstance(value, (int, float)) else ops.mean(value)
 
 
 def kept_as_in_rllib(policy: Any, model: Any, output: LossOutput, names: Mapping[str, tuple[str, ...]]) -> Any:

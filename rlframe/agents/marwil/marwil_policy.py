@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.agents.families.users_losses import kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import gae_of_batch, values_of_next
@@ -103,6 +104,15 @@ def marwil_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBat
     return kept(policy, imitation_loss(policy, model, dist_class, train_batch))
 
 
+_KEPT = {
+    "policy_loss": ("p_loss",),
+    "total_loss": ("total_loss",),
+    "vf_loss": ("v_loss",),
+    "vf_explained_var": ("explained_variance",),
+}
+"""By statistic, the names under which losses for RLlib 1.x kept it; see `kept_by_users_loss`."""
+
+
 class AdvantageScale(Component):
     """The moving average of squared advantages, by which a policy measures them; it has it as `squared_advantage`.
 
@@ -195,10 +205,11 @@ class MARWILPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the losses, all means over the rows, and the moving average of squared advantages."""
-        outputs: dict[str, Any] = self._loss_outputs
+        outputs: dict[str, Any] = {**kept_by_users_loss(self, _KEPT), **self._loss_outputs}
         if self.config.beta == 0.0:
-            return dict(outputs)
-        return {"moving_average_sqd_adv_norm": self.squared_advantage, **outputs}
+            return outputs
+        own = vars(self).get("_moving_average_sqd_adv_norm")  # moved by a loss that is a copy of RLlib's
+        return {"moving_average_sqd_adv_norm": self.squared_advantage if own is None else own, **outputs}
 
 
 __getattr__ = lazy_policies(__name__, MARWILPolicy, MARWILTorchPolicy="torch", MARWILTFPolicy="tf")

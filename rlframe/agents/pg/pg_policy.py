@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.agents.families.users_losses import kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
@@ -47,6 +48,12 @@ class PGPolicy(LearningPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `reinforce_loss`."""
         return reinforce_loss(model, dist_class, train_batch)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns `policy_loss`, also where a loss of the user's own left it as RLlib's did."""
+        return kept_by_users_loss(self, {"policy_loss": ("pi_err", "policy_loss")}) | super().extra_grad_info(
+            train_batch
+        )
 
 
 __getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")

@@ -77,6 +77,9 @@ class CQLPolicy(SACPolicy):
     config: CQLConfig
     defaults_from = "rlframe.agents.sac.cql:CQL_DEFAULT_CONFIG"
     takes_own_model = False
+    left_names = (
+        *SACPolicy.left_names, "cql_loss", "log_alpha_prime_value", "alpha_prime_value", "alpha_prime_loss"
+    )  # fmt: skip
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.sac.dense_cql_torch:DenseCQLGradients"},
         (

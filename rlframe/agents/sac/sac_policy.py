@@ -26,7 +26,8 @@ from rlframe.agents.families.replayed_sequences import (
     steps_of,
     td_errors_to_replay,
 )
-from rlframe.agents.families.td_errors import error_loss, parts_left, td_error_left, td_error_of
+from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
+from rlframe.agents.families.users_losses import means_kept, parts_left
 from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
 from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
@@ -85,6 +86,7 @@ class SACPolicy(LearningPolicy):
     noise_columns = NOISE, NEXT_NOISE
     #: Whether the loss reads a model of the program's own in place of the networks.
     takes_own_model = True
+    left_names: tuple[str, ...] = ("actor_loss", "critic_loss", "alpha_loss", "policy_t")
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
         ("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "keep"),
@@ -253,6 +255,18 @@ class SACPolicy(LearningPolicy):
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""
         return super().extra_compute_grad_fetches() or td_error_left(self)
+
+    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
+        """Returns losses, α and Q-values, also where a loss of the user's own left them as RLlib's did."""
+        return super().extra_grad_info(train_batch) or self._stats_left()
+
+    def _stats_left(self) -> dict[str, Any]:
+        left = means_kept(self, *self.left_names)
+        if left and hasattr(self.model, "log_alpha"):
+            log_alpha = ops.stop_gradient(self.model.log_alpha) + 0.0
+            left |= {"alpha_value": ops.exp(log_alpha), "log_alpha_value": log_alpha}
+            left["target_entropy"] = self.target_entropy
+        return left
 
     def output(
         self, model: Any, actor_loss: Tensor, critic_loss: Tensor, alpha_loss: Tensor, td_error: Tensor, q: Tensor,

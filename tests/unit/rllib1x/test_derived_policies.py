@@ -412,6 +412,63 @@ def test_rows_are_prioritised_by_the_errors_that_a_loss_of_the_users_own_leaves(
     assert torch.is_tensor(policy.extra_compute_grad_fetches()["td_error"])
 
 
+LEFT = {"actor_loss": 1.0, "critic_loss": [2.0, 4.0], "alpha_loss": 5.0, "policy_t": [6.0, 8.0], "q_t": [1.0, 2.0, 6.0]}
+"""What losses that are copies of RLlib's leave: by name a number, a list of losses, or rows."""
+OF_Q_T = {"mean_q": 3.0, "max_q": 6.0, "min_q": 1.0}
+TOLD = {
+    "PG": ({"policy_loss": 3.0}, {"policy_loss": 3.0}),
+    "DDPG": (LEFT, {"actor_loss": 1.0, "critic_loss": 3.0, **OF_Q_T}),
+    "SAC": (LEFT, {"actor_loss": 1.0, "critic_loss": 3.0, "alpha_loss": 5.0, "policy_t": 7.0, **OF_Q_T,
+                   "alpha_value": 1.0, "log_alpha_value": 0.0, "target_entropy": -2.0}),
+    "CQL": ({**LEFT, "cql_loss": [1.0, 2.0]}, {"critic_loss": 3.0, "cql_loss": 1.5, "alpha_value": 1.0, **OF_Q_T}),
+    "DQN": ({"q_loss": SimpleNamespace(stats={"mean_q": 2.0, "mine": 7.0})}, {"mean_q": 2.0, "mine": 7.0}),
+    "MARWIL": ({"p_loss": 1.0, "v_loss": 2.0, "total_loss": 3.0, "explained_variance": 0.5},
+               {"policy_loss": 1.0, "vf_loss": 2.0, "total_loss": 3.0, "vf_explained_var": 0.5}),
+}  # fmt: skip
+"""By algorithm, what its loss leaves, and what is told of it."""
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("place", ["model.tower_stats", "policy"])
+@pytest.mark.parametrize("name", TOLD)
+def test_losses_of_the_users_own_for_rllibs_other_policies_tell_by_what_they_keep(name, place, framework):
+    left, told = TOLD[name]
+    pytest.importorskip({"torch": "torch", "tf": "tensorflow"}[framework])
+
+    def loss(policy, model, dist_class, train_batch):
+        rows = (policy.to_tensors(np.float32(value)) if isinstance(value, list) else value for value in left.values())
+        kept = dict(zip(left, rows, strict=True))
+        if "critic_loss" in left:
+            kept["critic_loss"] = [policy.to_tensors(np.float32(value)) for value in left["critic_loss"]]
+        (model.tower_stats if place == "model.tower_stats" else vars(policy)).update(kept)
+        zero = 0.0 * sum((weights * weights).sum() if framework == "torch" else tf.reduce_sum(weights * weights)
+                         for weights in model.trainable_variables())  # fmt: skip
+        return [zero] * len(policy._optimizers)
+
+    if framework == "tf":
+        import tensorflow as tf
+    suffix = {"torch": "Torch", "tf": "TF"}[framework]
+    place_of = {"CQL": "agents.cql"}.get(name, f"agents.{name.lower()}.{name.lower()}_{framework}_policy")
+    base = getattr(importlib.import_module(f"rlframe.{place_of}"), f"{name}{suffix}Policy")
+    box = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+    actions = gym.spaces.Discrete(2) if name in {"PG", "DQN", "MARWIL"} else box
+    config = {"framework": framework, "seed": 1, "lr": 0.5, "prioritized_replay": False}
+    known = {
+        key: value for key, value in config.items() if key != "prioritized_replay" or name in {"DDPG", "DQN", "SAC"}
+    }
+    policy = base.with_updates(name="Copied", loss_fn=loss)(box, actions, known)
+    samples = importlib.import_module("rlframe.policy.sample_batch").SampleBatch
+    acted = np.stack([actions.sample() for _ in range(4)])
+    rows = {
+        "obs": np.ones((4, 2), np.float32),
+        "new_obs": np.ones((4, 2), np.float32),
+        "rewards": np.ones(4, np.float32),
+    }
+    ends = {"advantages": np.ones(4, np.float32), "dones": np.zeros(4, bool)}
+    stats = policy.learn_on_batch(samples({**rows, **ends, "actions": acted}))["learner_stats"]
+    assert {key: stats[key] for key in told} == pytest.approx(told)
+
+
 @pytest.mark.parametrize("name", ["SAC", "DDPG"])
 def test_copies_of_rllibs_losses_in_tensorflow_return_the_sum_of_those_that_they_leave(name):
     tf = pytest.importorskip("tensorflow")
