@@ -113,9 +113,13 @@ class FrameworkActing:
         """Returns distribution inputs [B, K] for a tensor of preprocessed observations [B, ...]."""
         return self.model({OBS: obs, "is_training": False}, [], None)[0]
 
+    def _network_outputs(self: Any, batch: SampleBatch, explore: bool) -> tuple[Tensor, list[Tensor]]:
+        """Returns the built-in networks' distribution inputs [B, K] and new states, where no hook makes others."""
+        return self.model(batch, [], None)  # type: ignore[no-any-return]
+
     def _dist_inputs(self: Any, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         if self._action_distribution_fn is None:
-            outputs, states = self.model(batch, [], None)
+            outputs, states = self._network_outputs(batch, explore)
             return outputs, self.dist_class, states
         inputs, dist_class, states = self._action_distribution_fn(
             self,
@@ -128,6 +132,40 @@ class FrameworkActing:
             is_training=False,
         )
         return inputs, dist_class, states or []
+
+    @property
+    def action_sampler_fn(self) -> Callable[..., Any] | None:
+        """What samples in place of the distribution, under the name by which copies of RLlib's acting know it."""
+        return self._action_sampler_fn
+
+    @action_sampler_fn.setter
+    def action_sampler_fn(self, function: Callable[..., Any] | None) -> None:
+        self._action_sampler_fn = function
+
+    @property
+    def action_distribution_fn(self) -> Callable[..., Any] | None:
+        """What makes distribution inputs for copies of RLlib's acting; None where the model's outputs are these.
+
+        It takes `input_dict`, as since RLlib 1.3, or observations.
+        """
+        own = type(self)._network_outputs is not FrameworkActing._network_outputs
+        return self._inputs_of if own or self._action_distribution_fn is not None else None
+
+    @action_distribution_fn.setter
+    def action_distribution_fn(self, function: Callable[..., Any] | None) -> None:
+        self._action_distribution_fn = function
+
+    def _inputs_of(
+        self: Any, policy: Any, model: Any, obs_batch: Any = None, *, input_dict: Any = None, explore: bool = True,
+        timestep: int | None = None, **kwargs: Any,
+    ) -> tuple[Tensor, Any, list[Tensor]]:  # fmt: skip
+        inputs = obs_batch if input_dict is None else input_dict
+        batch = inputs if isinstance(inputs, Mapping) else SampleBatch({OBS: inputs})
+        given = self._action_distribution_fn
+        if given is None:
+            return self._dist_inputs(batch, explore, timestep)  # type: ignore[no-any-return]
+        kwargs = {"state_batches": [], "seq_lens": None, "is_training": False, **kwargs}
+        return given(policy, model, input_dict=batch, explore=explore, timestep=timestep, **kwargs)  # type: ignore[no-any-return]
 
     def extra_action_out(
         self: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any

@@ -223,12 +223,10 @@ class DQNPolicy(LearningPolicy):
         """Returns Q-values [B, A] for a tensor of preprocessed observations [B, ...]."""
         return q_output(self.model, obs, training=False).q
 
-    def _dist_inputs(self, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
-        del step
+    def _network_outputs(self, batch: SampleBatch, explore: bool) -> tuple[Tensor, list[Tensor]]:
         with self._noise(explore):
             outputs, states = self.model(batch, [], None)
-            values = self.model.q_values(outputs).q if hasattr(self.model, "q_values") else outputs
-        return values, self.dist_class, states
+            return self.model.q_values(outputs).q if hasattr(self.model, "q_values") else outputs, states
 
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
         """Returns the NumPy action distribution for Q-values [B, A], and remembers these."""

@@ -469,6 +469,39 @@ def test_losses_of_the_users_own_for_rllibs_other_policies_tell_by_what_they_kee
     assert {key: stats[key] for key in told} == pytest.approx(told)
 
 
+@pytest.mark.parametrize("form", ["built-in", "of observations", "of a dict"])
+def test_copies_of_rllibs_acting_find_what_makes_distribution_inputs(form):
+    torch = pytest.importorskip("torch")
+    dqn, ppo = module("dqn.dqn", "torch").DQNTorchPolicy, module("ppo.ppo", "torch").PPOTorchPolicy
+    box, actions = gym.spaces.Box(-1.0, 1.0, (2,), np.float32), gym.spaces.Discrete(3)
+
+    def of_observations(policy, model, obs_batch, *, explore, is_training, **kwargs):
+        return 0.0 * obs_batch.sum(1, keepdim=True) + torch.arange(3.0), policy.dist_class, []
+
+    def of_a_dict(policy, model, *, input_dict, state_batches, seq_lens, explore, timestep, is_training):
+        return of_observations(policy, model, input_dict["obs"], explore=explore, is_training=is_training)
+
+    given = {"built-in": None, "of observations": of_observations, "of a dict": of_a_dict}[form]
+    made = dqn.with_updates(name="Own", action_distribution_fn=given) if given else dqn
+    policy = made(box, actions, {"framework": "torch", "seed": 1})
+    obs = np.ones((4, 2), np.float32)
+    rows = policy._lazy_tensor_dict({"obs": obs})  # as copies of `compute_log_likelihoods` have them
+    before = policy.action_distribution_fn(
+        policy=policy, model=policy.model, obs_batch=rows["obs"], explore=False, is_training=False
+    )
+    since = policy.action_distribution_fn(policy, policy.model, input_dict=rows, state_batches=[], seq_lens=None,
+                                          explore=False, timestep=3, is_training=False)  # fmt: skip
+    acted = policy.compute_actions(obs, explore=False)[2]["action_dist_inputs"]
+    for inputs, dist_class, state in (before, since):
+        np.testing.assert_allclose(inputs.detach(), acted, rtol=1e-6)
+        assert (dist_class, state) == (policy.dist_class, [])
+    assert policy.action_sampler_fn is None
+    assert ppo(box, actions, {"framework": "torch"}).action_distribution_fn is None, "the model's outputs are these"
+    policy.action_distribution_fn = of_a_dict
+    policy.action_sampler_fn = of_observations
+    assert (policy._action_distribution_fn, policy._action_sampler_fn) == (of_a_dict, of_observations)
+
+
 @pytest.mark.parametrize("name", ["SAC", "DDPG"])
 def test_copies_of_rllibs_losses_in_tensorflow_return_the_sum_of_those_that_they_leave(name):
     tf = pytest.importorskip("tensorflow")
