@@ -127,6 +127,8 @@ def _action_distribution(function: Any) -> tuple[str, Any]:
     parameters = inspect.signature(function).parameters
     if "input_dict" in parameters:
         return "_action_distribution_fn", staticmethod(function)
+    if _takes_any_number(function):  # a wrapper, of which either form may be behind
+        return "_action_distribution_fn", staticmethod(_in_either_form(function))
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
 
     def of_observations(policy: Any, model: Any, *, input_dict: Any, **given: Any) -> Any:
@@ -136,12 +138,32 @@ def _action_distribution(function: Any) -> tuple[str, Any]:
     return "_action_distribution_fn", staticmethod(of_observations)
 
 
+def _takes_any_number(function: Any) -> bool:
+    """Returns whether a function takes any positional arguments, as wrappers do."""
+    return any(given.kind is given.VAR_POSITIONAL for given in inspect.signature(function).parameters.values())
+
+
+def _in_either_form(function: Any) -> Any:
+    """Returns a hook that calls a function with `input_dict`, and if it has no such argument with observations."""
+
+    def call(policy: Any, model: Any, *, input_dict: Any, **given: Any) -> Any:
+        try:
+            return function(policy, model, input_dict=input_dict, **given)
+        except TypeError as error:
+            if not any(reason in str(error) for reason in ("positional argument", "unexpected keyword argument")):
+                raise
+            known = {name: given[name] for name in ("explore", "timestep", "is_training")}
+            return function(policy, model, input_dict[OBS], **known)
+
+    return call
+
+
 def _extra_action_out(function: Any) -> tuple[str, Any]:
     # TensorFlow's programs define it as fn(policy), torch's as fn(policy, input_dict, state_batches, model, dist).
-    count = len(inspect.signature(function).parameters)
+    count = None if _takes_any_number(function) else len(inspect.signature(function).parameters) - 1
 
     def extra_action_out(self: Any, *arguments: Any) -> Any:
-        return function(self, *arguments[: count - 1])
+        return function(self, *arguments[: 0 if count is None and self.framework == "tf" else count])
 
     extra_action_out.only_values = getattr(function, "only_values", False)  # type: ignore[attr-defined]  # a marker
     return "extra_action_out", extra_action_out

@@ -580,6 +580,36 @@ def test_explorations_for_tensorflow_alone_choose_as_their_base_in_torch():
         cls(OBS_SPACE, ACTIONS, {**common_config(), "exploration_config": {"type": BareForTF}})
 
 
+@pytest.mark.parametrize("form", ["of a dict", "of observations"])
+def test_hooks_behind_wrappers_get_what_they_got_without(form):
+    calls = []
+
+    def of_a_dict(policy, model, *, input_dict, state_batches, seq_lens, explore, timestep, is_training):
+        return model(input_dict)[0], policy.dist_class, []
+
+    def of_observations(policy, model, obs_batch, *, explore, timestep, is_training):
+        return model({"obs": obs_batch})[0], policy.dist_class, []
+
+    def counted(function):
+        def wrapper(*args, **kwargs):
+            calls.append(function.__name__)
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    def entropy(policy, input_dict, states, model, dist):
+        return {"entropy": dist.entropy()}
+
+    policy_class = build_torch_policy(
+        "X", loss_fn=policy_gradient_loss, extra_action_out_fn=counted(entropy),
+        action_distribution_fn=counted(of_a_dict if form == "of a dict" else of_observations),
+    )  # fmt: skip
+    policy = policy_class(OBS_SPACE, ACTIONS, common_config())
+    _, _, extra = policy.compute_actions(np.zeros((3, 4), np.float32))
+    assert extra["entropy"].shape == (3,)
+    assert {"entropy", "of_a_dict" if form == "of a dict" else "of_observations"} == set(calls)
+
+
 def test_extra_action_out_adds_columns():
     cls = build_torch_policy(
         "X",
