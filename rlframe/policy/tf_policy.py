@@ -384,11 +384,13 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
                 )
             losses, gradients = made[0]
             index = {variable.ref(): str(i) for i, variable in enumerate(self.model.trainable_variables())}
-            found = {index[variable.ref()]: g for g, variable in _flat(gradients.values()) if g is not None}
+            pairs = list(_flat(gradients.values()))
+            found = {index[variable.ref()]: gradient for gradient, variable in pairs if gradient is not None}
+            of_gradients = self.grad_stats(batch, [gradient for gradient, _ in pairs])
             return {
                 "losses": list(losses.values()),
                 "gradients": found,
-                "stats": {**self._grad_stats, **self.extra_grad_info(batch)},
+                "stats": {**self._grad_stats, **self.extra_grad_info(batch), **of_gradients},
                 "fetches": self.extra_compute_grad_fetches(),
                 "metrics": self._metrics_in_trace(),
             }

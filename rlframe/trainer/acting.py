@@ -194,12 +194,16 @@ class ActingMixin:
         policy_id: str = DEFAULT_POLICY_ID,
         full_fetch: bool = False,
         explore: bool | None = None,
+        *,
+        episodes: Any = None,
         **kwargs: Any,
     ) -> Any:
         """Returns `{agent_id: action}` for `{agent_id: observation}`, all from one policy.
 
-        With `state`, be it empty, or `full_fetch`: `(actions, states, extras)`, each a dict by agent.
+        With `state`, be it empty, or `full_fetch`: `(actions, states, extras)`, each a dict by agent. `episodes` are in
+        the agents' order.
         """
+        ongoing = dict(zip(observations, episodes or (), strict=False))
         made = {
             agent: self.compute_single_action(
                 observation,
@@ -208,6 +212,7 @@ class ActingMixin:
                 prev_reward=(prev_reward or {}).get(agent),
                 info=(info or {}).get(agent),
                 policy_id=policy_id,
+                episode=ongoing.get(agent),
                 full_fetch=True,
                 explore=explore,
                 **kwargs,

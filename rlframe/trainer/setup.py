@@ -199,20 +199,3 @@ def plan_makes_buffer(trainer: Any, given: Mapping[str, Any]) -> bool:
         return False
     named = inspect.signature(plan).parameters
     return "local_replay_buffer" not in named and "replay_buffer_config" not in trainer.get_default_config()
-
-
-class ClassicTrainerMixin:
-    """A trainer may build its own parts in `_init`, and have no workers and no plan; it has a `step` then."""
-
-    #: Hook of subclasses, `_init(self, config, env_creator)`: builds what their `step` needs in place of policies,
-    #: workers and a plan. None here, so that it is seen whether there is one, also of a class that was pickled.
-    _init: Any = None
-    config: dict[str, Any]
-    env_creator: Any
-
-    def _builds_itself(self) -> bool:
-        """Calls `_init` where a subclass has one, and returns whether that was so."""
-        if self._init is None:
-            return False
-        self._init(self.config, self.env_creator)
-        return True

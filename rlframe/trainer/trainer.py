@@ -45,7 +45,6 @@ from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.saving import SavingMixin
 from rlframe.trainer.setup import (
-    ClassicTrainerMixin,
     call_by_signature,
     has_all_classes,
     has_own_code,
@@ -83,6 +82,14 @@ class _DefaultConfig:
         return cls.get_default_config()
 
 
+class _PolicyClass:
+    """`_policy_class` of trainers and their classes, `_policy` in RLlib 0.8: that of the default policy."""
+
+    def __get__(self, trainer: Any, cls: type[Trainer]) -> Any:
+        own = None if trainer is None else vars(trainer).get("policy_class")
+        return own or cls.get_default_policy_class(cast(Any, trainer), cls.get_default_config())
+
+
 class _ClassName:
     """`_name` of trainers that `build_trainer` did not make: that of the class, as in RLlib."""
 
@@ -92,7 +99,6 @@ class _ClassName:
 
 class Trainer(
     ActingMixin,
-    ClassicTrainerMixin,
     DescribingMixin,
     IteratingMixin,
     PolicyTableMixin,
@@ -129,6 +135,8 @@ class Trainer(
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
     _default_config: Any = _DefaultConfig()
+    _policy_class: Any = _PolicyClass()
+    _policy: Any = _policy_class
     _allow_unknown_configs: bool = False
     _allow_unknown_subkeys: tuple[str, ...] = ()
     _override_all_subkeys_if_type_changes: tuple[str, ...] = ("exploration_config", "replay_buffer_config")
@@ -235,22 +243,38 @@ class Trainer(
         with other_names_in(self.config):
             call_by_signature(self.validate_config, self.config)
         self._effective_config = self._config_class.effective(self.config)
-        if self._builds_itself():
-            return
+        self._given_config = config
+        self._init(self.config, self.env_creator)
+
+    def _init(self, config: dict[str, Any], env_creator: Any) -> None:
+        """Builds policies, workers and plan; a subclass may build more, or in their place what its `step` needs.
+
+        Args:
+            config: The trainer's.
+            env_creator: Makes environments.
+        """
+        if config is not self.config:  # a changed copy of it
+            self.config.update(config)
         with other_names_in(self.config):
             self.policy_class = self.get_default_policy_class(self.config)
             self.before_init()
         self._effective_config = self._config_class.effective(self.config)  # the hook may have changed the config
-        self._plan_makes_buffer = plan_makes_buffer(self, config)
+        self._plan_makes_buffer = plan_makes_buffer(self, self._given_config)
         self.local_replay_buffer = self.make_replay_buffer(self.config)
-        self.workers = self._make_workers()
+        self.workers = self._make_workers(  # by name, as overriding methods declare them
+            env_creator=env_creator,
+            validate_env=self.env_validator(),
+            policy_class=self.policy_class,
+            config=self.config,
+            num_workers=self.config["num_workers"],
+        )
         self.train_exec_impl = self._make_plan()
         if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
             self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
         self.after_init()
         if "on_trainer_init" in overridden_hooks(self.callbacks):
             call_hook(self.callbacks, "on_trainer_init", {"trainer": self})
-        self._log_parts(config)
+        self._log_parts(self._given_config)
 
     def _make_workers(
         self,

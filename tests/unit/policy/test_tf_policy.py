@@ -134,6 +134,9 @@ def test_stats_and_fetches_are_fresh_at_every_step():
         assert result["learner_stats"]["norm"] > 0
         assert result["learner_stats"]["fetched"] == 2.0
         assert result["plain"] == "text"
+    gradients, info = policy.compute_gradients(batch)
+    norm = np.sqrt(sum(np.square(gradient).sum() for gradient in gradients if gradient is not None))
+    assert info["learner_stats"]["norm"] == pytest.approx(norm, rel=1e-4)
 
 
 def test_schedules_change_numbers_inside_the_traced_step():

@@ -191,6 +191,42 @@ def test_a_trainer_makes_workers_and_trains_by_the_names_of_rllib_08(tmp_path):
     trainer.stop()
 
 
+def test_an_overridden_init_of_a_built_in_algorithm_goes_on_with_its_own():
+    class More(PGTrainer):
+        def _init(self, config, env_creator):
+            config["lr"] = 0.5
+            super()._init(config, env_creator)
+            self.rounds = 0
+
+        def _make_workers(self, *, env_creator, validate_env, policy_class, config, num_workers):
+            self.made = (policy_class, num_workers)
+            return super()._make_workers(
+                env_creator=env_creator,
+                validate_env=validate_env,
+                policy_class=policy_class,
+                config=config,
+                num_workers=num_workers,
+            )
+
+        def step(self):
+            self.rounds += 1
+            return super().step()
+
+    trainer = More(config={"num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 20}, env="CartPole-v1")
+    assert trainer.train()["timesteps_total"] == 20
+    assert (trainer.rounds, trainer.get_policy().config["lr"]) == (1, 0.5)
+    assert trainer.made == (PGTorchPolicy, 0)
+    trainer.stop()
+
+
+def test_a_trainer_names_the_class_of_its_policy_as_in_rllib():
+    assert PGTrainer._policy_class is PGTrainer._policy is PGTorchPolicy
+    own = type("Own", (PGTorchPolicy,), {})
+    trainer = PGTrainer.with_updates(name="Mine", default_policy=own)({"num_workers": 0}, env="CartPole-v1")
+    assert trainer._policy_class is type(trainer)._policy_class is own
+    trainer.stop()
+
+
 def test_an_overridden_train_of_a_built_in_algorithm_is_called():
     class Told(PGTrainer):
         def _train(self):

@@ -156,6 +156,8 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
         assert states == {"a": [], "b": [], "c": []}
         assert set(extra) == {"a", "b", "c"}
         np.testing.assert_array_equal(extra["q_values"][1], extra["b"]["q_values"])  # by name, as in RLlib
+    assert trainer.compute_actions(observations, explore=False, timestep=3, episodes=None) == plain
+    assert trainer.compute_actions(observations, explore=False, episodes=[None] * 3) == plain
 
 
 def test_no_default_policy_is_needed_where_each_has_a_class():
