@@ -99,6 +99,17 @@ class NamesOfRay1(ray.tune.Callback):
         with_logdir([trial])
 
 
+class _ByDirectory(dict[str, Any]):
+    """What there is of each trial, by the trial's directory; looked up, also by its id, as in today's Tune."""
+
+    def __init__(self, trials: list[Any], by_id: dict[str, Any]) -> None:
+        super().__init__({str(trial.path): by_id[trial.trial_id] for trial in trials if trial.trial_id in by_id})
+        self._by_id = by_id
+
+    def __missing__(self, trial_id: str) -> Any:
+        return self._by_id[trial_id]
+
+
 class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
     """The results of an experiment, of a folder that `tune.run` has written as well.
 
@@ -130,6 +141,28 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             with_logdir(analysis.trials)
         made: ExperimentAnalysis = analysis
         return made
+
+    def _delimiter(self) -> str:
+        """Returns what stands between the keys of nested results in data frames' columns, as in Ray 1.x."""
+        return os.environ.get("TUNE_RESULT_DELIM", ".")
+
+    @property
+    def trial_dataframes(self) -> dict[str, Any]:
+        """The results of each trial as a data frame, by the trial's directory, as in Ray 1.x, or its id."""
+        return _ByDirectory(self.trials, self._trial_dataframes)
+
+    def fetch_trial_dataframes(self) -> dict[str, Any]:
+        """Reads the results again, and returns `trial_dataframes`."""
+        self._trial_dataframes = self._fetch_trial_dataframes()
+        return self.trial_dataframes
+
+    def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
+        """Returns the trials' configs by directory or id.
+
+        Args:
+            prefix: Whether keys are flat and begin with "config/".
+        """
+        return _ByDirectory(self.trials, super().get_all_configs(prefix))
 
     def stats(self) -> dict[str, float]:
         """Returns when the experiment began (`start_time`) and when its newest result came (`timestamp`), s since 1970.

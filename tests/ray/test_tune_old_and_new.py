@@ -62,6 +62,11 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     for lr in (1e-3, 1e-4):
         assert [what for what, its in seen if its == lr] == ["opened", 1, 2, 3, "closed"]
     trial = analysis.trials[0]
+    frames = analysis.fetch_trial_dataframes()
+    assert sorted(frames) == sorted(analysis.get_all_configs()) == sorted(each.logdir for each in analysis.trials)
+    assert list(frames[trial.logdir]["training_iteration"]) == [1, 2, 3]
+    assert frames[trial.trial_id] is frames[trial.logdir]
+    assert sorted(analysis.results_df["config.lr"]) == [1e-4, 1e-3]
     assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
     assert trial.checkpoint.value == analysis.get_last_checkpoint(trial).value == os.fspath(analysis.best_checkpoint)
