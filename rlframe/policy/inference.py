@@ -81,7 +81,7 @@ class Inference:
             made[ACTION_DIST_INPUTS] = dist_inputs
         if wanted is None or ACTION_LOGP in wanted:
             made[ACTION_LOGP] = logp
-        if wanted is not None and ACTION_PROB in wanted:
+        if wanted is None or ACTION_PROB in wanted:
             made[ACTION_PROB] = np.exp(logp)
         if values is not None:
             made[VF_PREDS] = values
@@ -98,8 +98,6 @@ class Inference:
         policy.exploration.before_compute_actions(timestep=timestep, explore=explore)
         actions, made = self.act(policy.acting_columns(input_dict), explore, timestep, None)
         policy.exploration.restore_weights()
-        if ACTION_LOGP in made:
-            made[ACTION_PROB] = np.exp(made[ACTION_LOGP])
         return actions, pop_states(made), made
 
 

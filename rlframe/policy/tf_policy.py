@@ -15,6 +15,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.columns import DONES, TERMINATEDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.nonfinite import explain_nonfinite
@@ -152,8 +153,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         with tf.device(self.device):
             columns = tensor_columns(self._learned_columns(samples))
-            batch = SampleBatch.from_columns(tf.nest.map_structure(tf.convert_to_tensor, columns))
-            batch.set_training(True)
+            batch = self._batch_of(tf.nest.map_structure(tf.convert_to_tensor, columns))
             if self._has_own_loss():
                 method(self, "loss")(self.model, self.dist_class, batch)
             if stats_fn is not None:
@@ -262,8 +262,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         return {key: self._number(value) for key, value in self._traced_metrics.items()} | outside
 
     def _batch_of(self, columns: Mapping[str, Tensor]) -> SampleBatch:
-        """Returns columns of tensors as the batch that a loss gets."""
+        """Returns columns of tensors as the batch that a loss gets; with "tf" `dones` are floats, as in RLlib."""
         batch = SampleBatch.from_columns(dict(columns))
+        if self.config["framework"] == "tf" and (DONES in batch or TERMINATEDS in batch):
+            batch[DONES] = tf.cast(batch[DONES], tf.float32)
         batch.set_training(True)
         return batch
 
@@ -421,7 +423,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
 
     def _traced_loss(self, columns: Mapping[str, Tensor], scalars: Mapping[str, Tensor]) -> dict[str, Any]:
         with self._symbolic(scalars):
-            batch = SampleBatch.from_columns(dict(columns))
+            batch = self._batch_of(columns)
+            batch.set_training(False)
             keep_reports(self, method(self, "loss")(self.model, self.dist_class, batch))
             return self.extra_compute_grad_fetches()
 

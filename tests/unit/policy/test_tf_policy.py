@@ -139,6 +139,25 @@ def test_stats_and_fetches_are_fresh_at_every_step():
     assert info["learner_stats"]["norm"] == pytest.approx(norm, rel=1e-4)
 
 
+@pytest.mark.parametrize("flags", ["dones", "terminateds"])
+@pytest.mark.parametrize(("framework", "kind"), [("tf", "float32"), ("tf2", "bool")])
+def test_dones_are_of_the_kind_that_losses_for_rllib_count_on(framework, kind, flags):
+    kinds = set()
+
+    def loss(policy, model, dist_class, train_batch):
+        dones = train_batch["dones"]
+        kinds.add(dones.dtype.name)
+        logp = dist_class(model(train_batch)[0], model).logp(train_batch["actions"])
+        return tf.reduce_mean((1.0 - (dones if framework == "tf" else tf.cast(dones, tf.float32))) * logp)
+
+    policy = build_tf_policy("Dones", loss_fn=loss)(OBS_SPACE, ACTIONS, common_config(framework=framework))
+    batch = make_batch(5)
+    batch[flags] = np.array([False, True, False, False, True])
+    policy.learn_on_batch(batch)
+    policy.compute_gradients(batch)
+    assert kinds == {kind}
+
+
 def test_schedules_change_numbers_inside_the_traced_step():
     def loss(policy, model, dist_class, train_batch):
         return policy.entropy_coeff * tf.reduce_mean(model(train_batch)[0] ** 2)
