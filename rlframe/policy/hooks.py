@@ -169,12 +169,28 @@ def _extra_action_out(function: Any) -> tuple[str, Any]:
     return "extra_action_out", extra_action_out
 
 
+def leave_as_in_rllib(policy: Any) -> None:
+    """Leaves what a built-in loss tells where RLlib's losses did: there functions of a program's own look for it."""
+    told = policy._loss_outputs
+    left = {name: told[stat] for stat, names in policy.kept_names.items() if stat in told for name in names}
+    policy.model.tower_stats.update(left)
+    vars(policy).update({f"_{name}": value for name, value in left.items()})
+
+
+def _stats(function: Any) -> Any:
+    def extra_grad_info(self: Any, batch: Any) -> Any:
+        leave_as_in_rllib(self)
+        return function(self, batch)
+
+    return "extra_grad_info", extra_grad_info
+
+
 #: Hooks that mean the same in every framework.
 COMMON_METHODS: Methods = {
     "action_sampler_fn": lambda fn: ("_action_sampler_fn", staticmethod(fn)),
     "action_distribution_fn": _action_distribution,
     "loss_fn": lambda fn: ("loss", lambda self, model, dist_class, batch: fn(self, model, dist_class, batch)),
-    "stats_fn": lambda fn: ("extra_grad_info", lambda self, batch: fn(self, batch)),
+    "stats_fn": _stats,
     "extra_learn_fetches_fn": lambda fn: ("extra_compute_grad_fetches", lambda self: fn(self)),
     "optimizer_fn": lambda fn: ("optimizer", lambda self: fn(self, self.config)),
     "postprocess_fn": _postprocess,

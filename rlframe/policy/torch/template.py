@@ -55,6 +55,7 @@ def _postprocess(function: Any) -> tuple[str, Any]:
 
 def _stats(function: Any) -> tuple[str, Any]:
     def extra_grad_info(self: Any, train_batch: SampleBatch) -> dict[str, Any]:
+        shared.leave_as_in_rllib(self)
         with torch.no_grad():  # so `policy.q_t.clone().numpy()` works, as in RLlib
             return function(self, train_batch)  # type: ignore[no-any-return]  # user code
 

@@ -95,6 +95,23 @@ def test_stats_function_alone_sees_all_columns():
     assert len(seen["infos"]) == 40
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_stats_function_finds_what_a_built_in_loss_computed_where_rllib_left_it(framework):
+    def stats(policy, batch):
+        left = policy.model.tower_stats["mean_policy_loss"]
+        return {"kl": policy._mean_kl, "policy_loss": left, "all": policy._total_loss}
+
+    module = importlib.import_module(f"rlframe.agents.ppo.ppo_{framework}_policy")
+    built_in = getattr(module, "PPOTorchPolicy" if framework == "torch" else "PPOTFPolicy")
+    own = built_in.with_updates(stats_fn=stats)
+    results = []
+    for made in (built_in, own):
+        worker = ppo_worker(made, framework=framework)
+        results.append(worker.learn_on_batch(worker.sample())["default_policy"]["learner_stats"])
+    for mine, its in (("kl", "kl"), ("policy_loss", "policy_loss"), ("all", "total_loss")):
+        assert results[1][mine] == pytest.approx(results[0][its], abs=1e-6)
+
+
 def test_custom_loss_of_a_model_sees_all_columns():
     class Imitating(FullyConnectedNetwork):
         def custom_loss(self, policy_loss, loss_inputs):
