@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -506,21 +505,15 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         return seeds | {name: made for name, made in found.items() if isinstance(made, tf.random.Generator)}
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
-        """Writes the model as a SavedModel with one function, preprocessed obs [B, ...] to distribution inputs."""
+        """Writes the model as a SavedModel with RLlib's signature; see `write_saved_model`."""
         if onnx is not None:
             raise ValueError(
                 f"onnx: got {onnx}, but TensorFlow models are exported as SavedModel; leave it out, or convert the "
                 "checkpoint with `rlframe convert --framework torch` and export that"
             )
-        os.makedirs(export_dir, exist_ok=True)
-        space = self.observation_space
-        dtype = tf.uint8 if space.dtype == np.uint8 else tf.float32
-        module = tf.Module()
-        module.kept = list(self.model.named_variables().values())
-        module.serve = tf.function(
-            self.dist_inputs, input_signature=[tf.TensorSpec([None, *(space.shape or ())], dtype, name="obs")]
-        )
-        tf.saved_model.save(module, export_dir, signatures={"serving_default": module.serve})
+        from rlframe.policy.tf.saved_model import write_saved_model
+
+        write_saved_model(self, export_dir)
 
 
 def _summed(loss: Any) -> Any:

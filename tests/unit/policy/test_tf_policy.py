@@ -670,13 +670,39 @@ def test_a_policy_without_a_loss_says_so():
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
+def rllib_inputs(obs, **more):
+    """Returns what clients of RLlib's exported models send for each row."""
+    past = {"prev_action": np.zeros(len(obs), np.int64), "prev_reward": np.zeros(len(obs), np.float32)}
+    inputs = {"observations": obs, **past, "is_training": False, "timestep": np.int64(0), **more}
+    return {name: tf.constant(value) for name, value in inputs.items()}
+
+
+def test_exported_model_with_memory_is_given_states_and_gives_the_next(tmp_path):
+    model = {**common_config()["model"], "use_lstm": True, "lstm_cell_size": 5, "lstm_use_prev_action": True}
+    policy = make("tf", "PPO", {}, model=model)
+    policy.export_model(str(tmp_path))
+    serve = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    obs, states = make_batch(6)["obs"], [np.full((6, 5), 0.2, np.float32), np.full((6, 5), -0.3, np.float32)]
+    given = {f"state_in_{index}": state for index, state in enumerate(states)}
+    made = serve(**rllib_inputs(obs, seq_lens=np.ones(6, np.int32), **given))
+    before = {"prev_action_batch": np.zeros(6, np.int64), "prev_reward_batch": np.zeros(6, np.float32)}
+    actions, after, extra = policy.compute_actions(obs, states, **before, explore=False)
+    np.testing.assert_array_equal(made["actions_0"].numpy(), actions)
+    np.testing.assert_allclose(made["vf_preds"].numpy(), extra["vf_preds"], atol=1e-5)
+    for index, state in enumerate(after):
+        np.testing.assert_allclose(made[f"state_out_{index}"].numpy(), state, atol=1e-5)
+
+
 def test_exported_model_computes_what_the_policy_does(tmp_path):
     policy = make("tf", "DQN", {})
     policy.export_model(str(tmp_path / "model"))
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     obs = make_batch(6)["obs"]
-    made = next(iter(loaded.signatures["serving_default"](obs=tf.constant(obs)).values()))
+    made = next(iter(loaded.signatures["dist_inputs"](obs=tf.constant(obs)).values()))
     np.testing.assert_allclose(made.numpy(), policy.forward(obs, False)[0], atol=1e-5)
+    served = loaded.signatures["serving_default"](**rllib_inputs(obs))
+    np.testing.assert_allclose(served["action_dist_inputs"].numpy(), made.numpy(), atol=1e-6)
+    np.testing.assert_array_equal(served["actions_0"].numpy(), policy.compute_actions(obs, explore=False)[0])
     with pytest.raises(ValueError, match="convert --framework torch"):
         policy.export_model(str(tmp_path / "onnx"), onnx=13)
 
