@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rlframe.agents.qmix import QMixTrainer
     from rlframe.agents.random_agent import RandomAgentTrainer
     from rlframe.agents.sac import CQLTrainer, RNNSACTrainer, SACTrainer
+    from rlframe.agents.slateq import SlateQTrainer
     from rlframe.agents.trpo import TRPOTrainer
     from rlframe.data.sample_batch import SampleBatch
     from rlframe.env.base_env import BaseEnv
@@ -82,6 +83,7 @@ _LAZY = {
     "SACTrainer": "rlframe.agents.sac",
     "SampleBatch": "rlframe.data.sample_batch",
     "SimpleQTrainer": "rlframe.agents.dqn",
+    "SlateQTrainer": "rlframe.agents.slateq",
     "TD3BCTrainer": "rlframe.agents.ddpg",
     "TD3Trainer": "rlframe.agents.ddpg",
     "TRPOTrainer": "rlframe.agents.trpo",
@@ -128,6 +130,7 @@ __all__ = [
     "SACTrainer",
     "SampleBatch",
     "SimpleQTrainer",
+    "SlateQTrainer",
     "TD3BCTrainer",
     "TD3Trainer",
     "TRPOTrainer",

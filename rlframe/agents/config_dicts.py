@@ -782,6 +782,20 @@ class _RNNSACKeys(_SACKeys, total=False):
     policy_model: ModelConfigDict  # type: ignore[misc]
     """Options of the actor's network; of the memory, where Q_model has none."""
 
+class _SlateQKeys(_PrioritizedReplayKeys, _TrainingIntensityKeys, _GradientClippingKeys, _AdamEpsilonKeys, total=False):
+    slateq_strategy: Literal['RANDOM', 'MYOP', 'SARSA', 'QL']
+    """What follows a slate is worth what the best one is (QL), the one shown (SARSA), or nothing (MYOP); RANDOM shows any and learns nothing."""
+    hiddens: Any
+    """Hidden layers of the documents' values."""
+    lr_choice_model: float
+    """Learning rate of Adam for who clicks what."""
+    lr_q_model: float
+    """Learning rate of Adam for the documents' values."""
+    recsim_embedding_size: int
+    """Width of users and documents in RLlib; here it is that of the observations, whatever this says."""
+    replay_sequence_length: int
+    """Rows of a replayed sequence; 1, single steps, is all that slates learn from."""
+
 class _TD3BCKeys(_DDPGKeys, total=False):
     value_weight: float
     """α: weight of the value of the actor's actions, in units of its mean size."""
@@ -964,6 +978,11 @@ class SimpleQConfigDict(_SequenceReplayKeys, _LearningRateScheduleKeys, _Gradien
 
     evaluation_config: SimpleQConfigDict
 
+class SlateQConfigDict(_SlateQKeys, total=False):
+    """Config keys of SlateQ."""
+
+    evaluation_config: SlateQConfigDict
+
 class TD3ConfigDict(_DDPGKeys, total=False):
     """Config keys of TD3."""
 
@@ -1038,6 +1057,7 @@ __all__ = [
     "SACConfigDict",
     "SearchConfigDict",
     "SimpleQConfigDict",
+    "SlateQConfigDict",
     "TD3BCConfigDict",
     "TD3ConfigDict",
     "TRPOConfigDict",

@@ -56,6 +56,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "RNNSAC": AlgorithmEntry("rlframe.agents.sac:RNNSACTrainer", "rlframe.agents.sac:RNNSAC_DEFAULT_CONFIG"),
     "SAC": AlgorithmEntry("rlframe.agents.sac:SACTrainer", "rlframe.agents.sac:DEFAULT_CONFIG"),
     "SimpleQ": AlgorithmEntry("rlframe.agents.dqn:SimpleQTrainer", "rlframe.agents.dqn:SIMPLE_Q_DEFAULT_CONFIG"),
+    "SlateQ": AlgorithmEntry("rlframe.agents.slateq:SlateQTrainer", "rlframe.agents.slateq:DEFAULT_CONFIG"),
     "TD3": AlgorithmEntry("rlframe.agents.ddpg:TD3Trainer", "rlframe.agents.ddpg:TD3_DEFAULT_CONFIG"),
     "TD3BC": AlgorithmEntry("rlframe.agents.ddpg:TD3BCTrainer", "rlframe.agents.ddpg:TD3_BC_DEFAULT_CONFIG"),
     "TRPO": AlgorithmEntry("rlframe.agents.trpo:TRPOTrainer", "rlframe.agents.trpo:DEFAULT_CONFIG"),
@@ -82,7 +83,6 @@ LATER_NAMES = {
 _INSTEAD = {
     "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
-    "SlateQ": "use PPO with a MultiDiscrete action space, one number for each place of the slate",
 }
 
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}

@@ -28,6 +28,7 @@ of_ppo = _torch_or_default("rlframe.agents.ppo.ppo_policy:PPOTorchPolicy")
 of_r2d2 = _torch_or_default("rlframe.agents.dqn.r2d2_policy:R2D2TorchPolicy")
 of_rnnsac = _torch_or_default("rlframe.agents.sac.rnnsac_policy:RNNSACTorchPolicy")
 of_sac = _torch_or_default("rlframe.agents.sac.sac_policy:SACTorchPolicy")
+of_slateq = _torch_or_default("rlframe.agents.slateq.slateq_policy:SlateQTorchPolicy")
 of_simple_q = _torch_or_default("rlframe.agents.dqn.simple_q_policy:SimpleQTorchPolicy")
 
 

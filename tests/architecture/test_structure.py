@@ -100,6 +100,7 @@ def words_read():
         "R2D2",
         "RNNSAC",
         "SAC",
+        "SlateQ",
         "TD3",
         "TD3BC",
         "TRPO",

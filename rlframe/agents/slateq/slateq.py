@@ -30,10 +30,9 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
         "rollout_fragment_length": 1000,
         "train_batch_size": 32,
         "timesteps_per_iteration": 1000,
-        "min_iter_time_s": 1,
         "grad_clip": 40.0,
         "prioritized_replay": False,
-        "target_network_update_freq": 0,
+        "target_network_update_freq": 3200,
         "exploration_config": {
             "type": "EpsilonGreedy", "initial_epsilon": 1.0, "final_epsilon": 0.02, "epsilon_timesteps": 10_000
         },
@@ -42,8 +41,8 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
 
     slateq_strategy: str = option(
         "QL",
-        "What slates are worth: of the best one next (QL), of the one shown next (SARSA), of their reward alone (MYOP); "
-        "RANDOM shows any and learns nothing.",
+        "What follows a slate is worth what the best one is (QL), the one shown (SARSA), or nothing (MYOP); RANDOM "
+        "shows any and learns nothing.",
         choices=tuple(ALL_SLATEQ_STRATEGIES),
         source="Ie et al. 2019, section 4",
     )
@@ -74,8 +73,13 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
     def remarks(self) -> Iterator[str]:
         """Yields remarks on keys that are not read."""
         yield from super().remarks()
-        if self.lr != self.defaults()["lr"]:
+        defaults = self.defaults()
+        if self.lr != defaults["lr"]:
             yield f"lr={self.lr} has no effect here; set lr_q_model and lr_choice_model"
+        if self.recsim_embedding_size != defaults["recsim_embedding_size"]:
+            yield "recsim_embedding_size has no effect here: widths of users and documents are those that are observed"
+        if self.model.use_lstm or self.model.use_attention or self.model.custom_model:
+            yield "model has no effect here: documents are valued by layers of their own; set hiddens"
 
 
 def execution_plan(

@@ -38,7 +38,7 @@ from rlframe.utils.spaces.old_gym import convert_space
 if TYPE_CHECKING:
     from rlframe.agents.slateq.slateq import SlateQConfig
 
-#: Column of the slates shown next, int64 `[B, S]`, -1 where there was none or it is not known; with SARSA.
+#: Column of the slates shown next, int64 `[B, S]`, -1 where none is known; with SARSA.
 NEXT_ACTIONS = "next_actions"
 
 
@@ -61,9 +61,9 @@ class SlateQModel:
     """Networks that value slates by what a user makes of each document alone.
 
         P(i | s, A) = exp l_i / (exp l_⊥ + Σ_{j ∈ A} exp l_j),     l_i = β u·d_i
-        Q(s, A) = Σ_{i ∈ A} P(i | s, A) Q̄(s, i),     Q̄(s, ⊥) = 0 for no click
+        Q(s, A) = Σ_{i ∈ A ∪ ⊥} P(i | s, A) Q̄(s, i)
 
-    Where users and documents have different widths, l_i = w·(u, d_i) + b.
+    ⊥ is no click, in Q̄ a document of zeros. Where users and documents have different widths, l_i = w·(u, d_i) + b.
 
     Source: Ie et al. 2019, "SlateQ: A Tractable Decomposition for Reinforcement Learning with Recommendation Sets".
     """
@@ -75,8 +75,8 @@ class SlateQModel:
         return slate_values(q_values(self, pairs), self.choice_logits(pairs), self.view.members), []
 
     def choice_logits(self: Any, pairs: Tensor) -> Tensor:
-        """Returns l of each candidate and, behind them, of no click: float `[B, C + 1]`, for `[B, C, E + D]`."""
-        size = self.view.user_size
+        """Returns l of each candidate and of no click: float `[B, C + 1]`, for pairs `[B, C + 1, E + D]`."""
+        size, pairs = self.view.user_size, pairs[:, :-1]
         if "choice" in self.parts:
             logits = ops.split_sequences(self.choice(ops.flatten_sequences(pairs)), pairs)[..., 0]
         else:
@@ -96,7 +96,7 @@ class SlateQModel:
 
 
 def q_values(networks: Any, pairs: Tensor) -> Tensor:
-    """Returns Q̄ of each candidate, float `[B, C]`, by the online or the target networks, for `[B, C, E + D]`."""
+    """Returns Q̄ of each candidate and of no click, float `[B, C + 1]`, by the online or the target networks."""
     return ops.split_sequences(networks.q(ops.flatten_sequences(pairs)), pairs)[..., 0]
 
 
@@ -104,26 +104,19 @@ def slate_values(q: Tensor, logits: Tensor, members: Any) -> Tensor:
     """Returns Q(s, A) of each slate, float `[B, N]`.
 
     Args:
-        q: Q̄ of the candidates. Float `[B, C]`.
-        logits: l of the candidates and of no click. Float `[B, C + 1]`.
+        q: Q̄ of the candidates and of no click. Float `[B, C + 1]`.
+        logits: l of these. Float `[B, C + 1]`.
         members: Which candidates are on each slate, ones and zeros. float32 array `[C, N]`.
     """
     scores, on = ops.exp(logits - ops.max(logits, axis=1)[:, None]), ops.tensor_like(members, q)
-    return ((scores[:, :-1] * q) @ on) / (scores[:, :-1] @ on + scores[:, -1:])
+    weighted = scores * q
+    return (weighted[:, :-1] @ on + weighted[:, -1:]) / (scores[:, :-1] @ on + scores[:, -1:])
 
 
-def value_of_slate(q: Tensor, logits: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns Q(s, A) of one slate each, float `[B]`, and l of its places and of no click, float `[B, S + 1]`.
-
-    Args:
-        q: Q̄ of the candidates. Float `[B, C]`.
-        logits: l of the candidates and of no click. Float `[B, C + 1]`.
-        shown: Places of candidates. Integer `[B, S]`.
-    """
-    places = ops.one_hot(shown, q.shape[1])
-    of_places = ops.concat([ops.sum(places * logits[:, None, :-1], 2), logits[:, -1:]], 1)
-    chances = ops.stop_gradient(ops.softmax(of_places))[:, :-1]
-    return ops.sum(chances * ops.sum(places * q[:, None, :], 2), 1), of_places
+def of_places(values: Tensor, slates: Tensor) -> Tensor:
+    """Returns numbers of one slate's places and of no click, `[B, S + 1]`, of all, `[B, C + 1]`; slates int `[B, S]`."""
+    on = ops.one_hot(slates, values.shape[1])
+    return ops.concat([ops.sum(on * values[:, None, :], 2), values[:, -1:]], 1)
 
 
 class RandomSlates(Inference):
@@ -140,7 +133,7 @@ class SlateQPolicy(LearningPolicy):
     """Shows the slate of the largest value; learns the values of documents, and what users click.
 
         QL:     y = r + γ(1 − d) max_A' Q⁻(s', A')      SARSA:  y = r + γ(1 − d) Q⁻(s', A')      MYOP:  y = r
-        L_Q = mean (Q(s, A) − y)²,     L_P = mean −log P(i | s, A),  i what was clicked, or ⊥
+        L_Q = mean (Q̄(s, i) − y)²,     L_P = mean −log P(i | s, A),     i ∈ A ∪ ⊥ what was clicked
 
     Q⁻ has the target network's Q̄ and the newest P. See `SlateQModel` for Q and P.
 
@@ -153,7 +146,8 @@ class SlateQPolicy(LearningPolicy):
     target_networks = ("q",)
     train_columns = SAMPLED_COLUMNS
     build_actor = staticmethod(SlateActor)
-    complete_columns = with_discounts
+    learn_columns = (*LOSS_COLUMNS, NEXT_ACTIONS)
+    complete_columns, complete_batch = with_discounts, with_discounts_and_weights
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_slates
 
@@ -168,7 +162,7 @@ class SlateQPolicy(LearningPolicy):
         """
         if self._obs_preprocessor is None:
             raise ConfigError(
-                "_disable_preprocessor_api: got True; SlateQ finds users and documents in flat observations: leave it out"
+                "_disable_preprocessor_api: got True; wanted False: SlateQ reads flat observations, so leave it out"
             )
         self.layout = SlateLayout(convert_space(self.observation_space), convert_space(self.action_space))
         self.observation_space = self._obs_preprocessor.observation_space  # programs may give the environment's own
@@ -222,60 +216,41 @@ class SlateQPolicy(LearningPolicy):
 
     # --- learning ---------------------------------------------------------------------------------------------
 
-    @property
-    def learn_columns(self) -> tuple[str, ...]:  # type: ignore[override]  # a constant there
-        """Columns that the loss reads."""
-        return (*LOSS_COLUMNS, *([NEXT_ACTIONS] if self.config.slateq_strategy == "SARSA" else []))
-
-    def complete_batch(self, batch: SampleBatch) -> SampleBatch:
-        """Returns the batch with what the loss reads, where rows of a program's own were not postprocessed."""
-        batch = with_discounts_and_weights(self, batch)
-        if NEXT_ACTIONS in self.learn_columns and NEXT_ACTIONS not in batch:
-            batch = batch.copy(shallow=True)
-            batch[NEXT_ACTIONS] = np.full(np.shape(batch[ACTIONS]), -1, np.int64)
-        return batch
-
     def next_values(self, model: Any, batch: SampleBatch) -> Tensor:
         """Returns what the next slates are worth, float `[B]`, constants: the best, or with SARSA those shown."""
+        following = batch.get(NEXT_ACTIONS)
 
         def value(obs: Tensor) -> Tensor:
             pairs = self.layout.pairs(obs)
             q, logits = q_values(self.target_model, pairs), model.choice_logits(pairs)
             best = ops.max(slate_values(q, logits, self.layout.members), axis=1)
-            if NEXT_ACTIONS not in self.learn_columns:
+            if following is None:
                 return best
-            following = batch[NEXT_ACTIONS]
-            shown = value_of_slate(q, logits, ops.maximum(following, ops.zeros_like(following)))[0]
+            slates = ops.maximum(following, ops.zeros_like(following))
+            shown = ops.sum(ops.softmax(of_places(logits, slates)) * of_places(q, slates), 1)
             return ops.where(following[:, 0] >= 0, shown, best)  # behind a cut, the policy's own
 
         made: Tensor = ops.without_gradient(value, ops.to_float(batch[NEXT_OBS]))
         return made
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
-        """Returns the losses of one batch; see `slateq_loss`."""
+        """Returns the losses of values and choices for one batch, TD errors `[B]` and statistics."""
         del dist_class
-        return slateq_loss(self, model, train_batch)
-
-
-def slateq_loss(policy: SlateQPolicy, model: Any, batch: SampleBatch) -> LossOutput:
-    """Returns the losses of values and choices for one batch; the equations are those of `SlateQPolicy`."""
-    mean, pairs = valid_mean(batch), policy.layout.pairs(ops.to_float(batch[OBS]))
-    q, of_places = value_of_slate(q_values(model, pairs), model.choice_logits(pairs), batch[ACTIONS])
-    clicks = policy.layout.clicks(ops.to_float(batch[NEXT_OBS]))
-    clicked = ops.argmax(ops.concat([clicks, 1.0 - ops.sum(clicks, 1)[:, None]], 1), axis=1)
-    target = batch[REWARDS]
-    if policy.config.slateq_strategy in ("QL", "SARSA"):
-        target = target + batch[DISCOUNTS] * policy.next_values(model, batch)
-    td_error, weights = q - target, batch.get(WEIGHTS)
-    squares = ops.square(td_error)
-    losses = {
-        "choice": mean(-ops.batched_index(ops.log_softmax(of_places), clicked)),
-        "q": mean(squares if weights is None else weights * squares),
-    }
-    stats = {f"{name}_loss": loss for name, loss in losses.items()}
-    stats |= {"mean_q": mean(q), "min_q": ops.min(q), "max_q": ops.max(q), "click_rate": mean(ops.sum(clicks, 1))}
-    report = {name: ops.stop_gradient(value) for name, value in stats.items()}
-    return LossOutput(losses, report, {"td_error": ops.stop_gradient(td_error)})
+        batch, mean, pairs = train_batch, valid_mean(train_batch), self.layout.pairs(ops.to_float(train_batch[OBS]))
+        logits = of_places(model.choice_logits(pairs), batch[ACTIONS])
+        clicks = self.layout.clicks(ops.to_float(batch[NEXT_OBS]))
+        clicked = ops.argmax(ops.concat([clicks, 1.0 - ops.sum(clicks, 1)[:, None]], 1), axis=1)
+        q = ops.batched_index(of_places(q_values(model, pairs), batch[ACTIONS]), clicked)
+        target, weights = batch[REWARDS], batch.get(WEIGHTS)
+        if self.config.slateq_strategy in ("QL", "SARSA"):
+            target = target + batch[DISCOUNTS] * self.next_values(model, batch)
+        td_error = q - target
+        squares = ops.square(td_error) if weights is None else weights * ops.square(td_error)
+        losses = {"choice": mean(-ops.batched_index(ops.log_softmax(logits), clicked)), "q": mean(squares)}
+        stats = {f"{name}_loss": loss for name, loss in losses.items()}
+        stats |= {"mean_q": mean(q), "min_q": ops.min(q), "max_q": ops.max(q), "click_rate": mean(ops.sum(clicks, 1))}
+        report = {name: ops.stop_gradient(value) for name, value in stats.items()}
+        return LossOutput(losses, report, {"td_error": ops.stop_gradient(td_error)})
 
 
 __getattr__ = lazy_policies(__name__, SlateQPolicy, SlateQTorchPolicy="torch", SlateQTFPolicy="tf")

@@ -65,6 +65,8 @@ class _RecommenderEnv(gymnasium.Env[Any, Any]):
             response=Tuple([response] * size),
         )
         if self.config["wrap_for_bandits"]:
+            if not isinstance(self.doc_space, Box):
+                raise ConfigError(f"{name}: got wrap_for_bandits=True with documents of {self.doc_space}; set False")
             self.observation_space = Dict(item=Box(-1.0, 1.0, (count, self.doc_space.shape[0]), np.float32))
         by_number = self.config["convert_to_discrete_action_space"]
         self.action_space: Any = Discrete(count**size) if by_number else MultiDiscrete([count] * size)
@@ -154,9 +156,9 @@ class InterestEvolutionRecSimEnv(_RecommenderEnv):
 
     A user's interests u, uniform in [-1, 1], are shown; a video of a topic d is clicked in proportion to u_d + 1, none
     in proportion to 2. A click pays the 4 minutes it is watched, costs the user's budget of 200 minutes as many, and
-    gives back 0.9/3.4 of these times the video's quality: N(mean, 0.1), means from -3 to 0 over the first 14 topics, from
-    0 to 3 over the others. No click costs half a minute. u_d then moves by 0.3 (1 - |u_d|)(1 - u_d), up with
-    probability (u_d + 1)/2, else down. The episode ends with the budget.
+    gives back 0.9/3.4 of these times the video's quality: N(mean, 0.1), means from -3 to 0 over the first 14 topics,
+    from 0 to 3 over the others. No click costs half a minute. Behind a click u_d moves by 0.3 (1 - |u_d|)(1 - u_d),
+    up with probability (u_d + 1)/2, else down. The episode ends with the budget.
     """
 
     TOPICS: ClassVar[int] = 20
@@ -242,12 +244,12 @@ class LongTermSatisfactionRecSimEnv(_RecommenderEnv):
 
 
 class InterestExplorationRecSimEnv(_RecommenderEnv):
-    """Two topics and two kinds of users: the topic that is made better appeals to most at first sight, but fewer like it.
+    """Two topics and two kinds of users, whose tastes are hidden: what is made better is not what each likes most.
 
-    Documents are of topic 0 with probability 0.2, else 1, and have qualities lognormal(0.8 or 0.2, 0.1); a user is of
-    kind 0 with probability 0.3, and has hidden affinities lognormal(m, 0.1), m = (0.1, 0.7) for the topics, (0.7, 0.1) for
-    kind 1. A click pays 1; its probability is proportional to exp(affinity + quality), that of none to exp(5). Users
-    never leave: set `horizon`.
+    Documents are of topic 0 with probability 0.2, else 1; their qualities are lognormal(0.8, 0.1) or lognormal(0.2,
+    0.1). A user is of kind 0 with probability 0.3, and has hidden affinities lognormal(m, 0.1), with m = (0.1, 0.7) for
+    the topics, or (0.7, 0.1) for kind 1. A click pays 1; a document is clicked in proportion to exp(affinity +
+    quality), none in proportion to exp(5). Users never leave: set `horizon`.
     """
 
     user_space: ClassVar[Any] = Box(0.0, np.inf, (0,), np.float32)
