@@ -15,6 +15,7 @@ from rlframe.policy.policy import PolicySpec
 from rlframe.trainer.setup import import_path
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
 from tests.helpers.frameworks import needs_tf
+from tests.helpers.slates import FLAT, SLATES, slate_batch
 from tests.helpers.workers import SMALL
 
 OBS_SPACE = gym.spaces.Box(-10, 10, (4,), np.float32)
@@ -39,6 +40,7 @@ POLICIES = {
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
     "R2D2": ("rlframe.agents.dqn.r2d2_policy", "R2D2", "rlframe.agents.dqn.r2d2:R2D2Config"),
     "RNNSAC": ("rlframe.agents.sac.rnnsac_policy", "RNNSAC", "rlframe.agents.sac.rnnsac:RNNSACConfig"),
+    "SlateQ": ("rlframe.agents.slateq.slateq_policy", "SlateQ", "rlframe.agents.slateq.slateq:SlateQConfig"),
     "SAC": ("rlframe.agents.sac.sac_policy", "SAC", "rlframe.agents.sac.sac:SACConfig"),
     "CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
     "discrete CQL": ("rlframe.agents.sac.cql_policy", "CQL", "rlframe.agents.sac.cql:CQLConfig"),
@@ -147,6 +149,9 @@ SEARCHED = [("AlphaZero", {})]
 #: Q-learning on what was just sampled.
 WITHOUT_REPLAY = [("PQN", {}), ("PQN", {"layer_norm": False})]
 
+#: Slates of candidates, by values and clicks with an optimiser each.
+OF_SLATES = [("SlateQ", {}), ("SlateQ", {"slateq_strategy": "SARSA"})]
+
 #: Policies with memory, which learn from sequences: in tests that learn, and do not act on single rows.
 MEMORY = {"use_lstm": True, "lstm_cell_size": 6}
 WITH_MEMORY = [
@@ -155,7 +160,7 @@ WITH_MEMORY = [
 ]
 
 ALONE = [*Q_LEARNING, *WITHOUT_REPLAY, *SEARCHED, *OFFLINE]
-EVERY = [*ALONE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES]
+EVERY = [*ALONE, *ON_POLICY, *OWN_OPTIMISERS, *OF_MANY, *OF_PARTS, *OF_SEQUENCES, *OF_SLATES]
 every_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(EVERY))
 every_learner = pytest.mark.parametrize(("framework", "name", "overrides"), _cases([*EVERY, *WITH_MEMORY]))
 every_q_policy = pytest.mark.parametrize(("framework", "name", "overrides"), _cases(Q_LEARNING))
@@ -165,7 +170,7 @@ def config_of(name: str, **overrides) -> dict:
     declaration = import_path(POLICIES[name][2])
     config = declaration.defaults()
     config["model"].update(SMALL)
-    if name in ("SimpleQ", "DQN"):
+    if name in ("SimpleQ", "DQN", "SlateQ"):
         config["hiddens"] = [16]
     for key in ("Q_model", "policy_model"):
         if key in config:
@@ -186,7 +191,9 @@ def policy_class_of(framework: str, name: str) -> type:
 
 
 def make(framework: str, name: str, overrides: dict, obs_space=OBS_SPACE, action_space=None, **more):
-    action_space = action_space or (BOX if name in ON_BOX else ACTIONS)
+    if name == "SlateQ" and obs_space is OBS_SPACE:
+        obs_space = FLAT
+    action_space = action_space or (SLATES if name == "SlateQ" else BOX if name in ON_BOX else ACTIONS)
     given = {**overrides, **more, "model": {**overrides.get("model", {}), **more.get("model", {})}}
     if name == "MADDPG":
         mine = PolicySpec(None, obs_space, action_space, {"agent_id": 1})
@@ -208,6 +215,8 @@ def stepped_by_optimisers(policy):
 
 def make_batch(rows: int = 12, seed: int = 0, name: str | None = None) -> SampleBatch:
     """Returns rows for any algorithm; with the name of one on a Box, their actions are in [-1, 1]."""
+    if name == "SlateQ":
+        return slate_batch(rows, seed)[0]
     rng = np.random.default_rng(seed)
     batch = SampleBatch(
         {
@@ -308,7 +317,7 @@ def test_acting_in_numpy_is_acting_in_the_framework(framework, name, overrides):
     np.testing.assert_allclose(in_numpy, in_framework, atol=1e-5)
     actions, _, extra = policy.compute_actions(obs, explore=False)
     np.testing.assert_array_equal(actions, policy.distribution(in_numpy).deterministic_sample())
-    if name not in ON_BOX:
+    if name not in (*ON_BOX, "SlateQ"):
         np.testing.assert_array_equal(policy.to_env_actions(actions), in_numpy.argmax(1))
     assert {"action_dist_inputs", "action_logp", "action_prob"} == set(extra) - {"vf_preds", "q_values"}
     if "q_values" in extra:
@@ -369,7 +378,7 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
 
 @every_policy
 def test_clipped_gradients_report_their_norm(framework, name, overrides):
-    if name in ("PG", "MADDPG") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
+    if name in ("PG", "MADDPG", "SlateQ") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
         pytest.skip("no grad_clip, or one for each of several optimisers")
     overrides = {key: value for key, value in overrides.items() if key != "grad_clip"}
     free, clipped = make(framework, name, overrides, grad_clip=None), make(framework, name, overrides, grad_clip=1e-3)
@@ -389,7 +398,8 @@ def test_clipped_gradients_report_their_norm(framework, name, overrides):
 
 @every_policy
 def test_learning_rate_follows_its_schedule(framework, name, overrides):
-    if name in ("PG", "MADDPG", "MARWIL", "BC") or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
+    without = ("PG", "MADDPG", "MARWIL", "BC", "SlateQ")
+    if name in without or "_lr_vf" in overrides or (name, overrides) in OF_PARTS:
         pytest.skip("no lr_schedule, or one that only one of two optimisers follows")
     policy = make(framework, name, overrides, lr_schedule=[[0, 1e-3], [100, 0.0]])
     policy.on_global_var_update({"timestep": 50})
@@ -417,7 +427,13 @@ def test_acting_leaves_schedules_of_a_restored_policy_where_they_were(framework)
 def test_weights_that_do_not_fit_change_nothing(framework, name, overrides):
     policy = make(framework, name, overrides)
     before = policy.get_weights()
-    of_parts = "actor." if (name, overrides) in [*OF_PARTS, *OF_MANY, *OF_SEQUENCES] else "q." if name == "PQN" else ""
+    of_parts = (
+        "actor."
+        if (name, overrides) in [*OF_PARTS, *OF_MANY, *OF_SEQUENCES]
+        else "q."
+        if name in ("PQN", "SlateQ")
+        else ""
+    )
     first = f"{of_parts}hidden_0.weight"
     wrong = {**before, first: np.zeros((3, 3), np.float32)}
     with pytest.raises(ValueError, match=rf"{first} is \(3, 3\), wanted"):
@@ -448,8 +464,8 @@ def test_td_errors_without_learning(framework, name, overrides):
 
 @every_policy
 def test_images_go_through_convolutions(framework, name, overrides):
-    if name == "MADDPG":
-        pytest.skip("refuses them: critics put vectors side by side")
+    if name in ("MADDPG", "SlateQ"):
+        pytest.skip("refuses them: vectors are put side by side")
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     model = {"conv_filters": [[4, [4, 4], 4], [8, [11, 11], 1]]}
     policy = make(framework, name, overrides, obs_space=space, model=model)

@@ -78,7 +78,7 @@ class SlateQModel:
         """Returns l of each candidate and of no click: float `[B, C + 1]`, for pairs `[B, C + 1, E + D]`."""
         size, pairs = self.view.user_size, pairs[:, :-1]
         if "choice" in self.parts:
-            logits = ops.split_sequences(self.choice(ops.flatten_sequences(pairs)), pairs)[..., 0]
+            logits = ops.reshape(self.choice(ops.flatten_sequences(pairs)), (-1, pairs.shape[1]))
         else:
             logits = self.beta * ops.sum(pairs[..., :size] * pairs[..., size:], 2)
         return ops.concat([logits, self.score_no_click * ops.ones_like(logits[:, :1])], 1)
@@ -97,7 +97,7 @@ class SlateQModel:
 
 def q_values(networks: Any, pairs: Tensor) -> Tensor:
     """Returns Q̄ of each candidate and of no click, float `[B, C + 1]`, by the online or the target networks."""
-    return ops.split_sequences(networks.q(ops.flatten_sequences(pairs)), pairs)[..., 0]
+    return ops.reshape(networks.q(ops.flatten_sequences(pairs)), (-1, pairs.shape[1]))
 
 
 def slate_values(q: Tensor, logits: Tensor, members: Any) -> Tensor:
@@ -113,10 +113,14 @@ def slate_values(q: Tensor, logits: Tensor, members: Any) -> Tensor:
     return (weighted[:, :-1] @ on + weighted[:, -1:]) / (scores[:, :-1] @ on + scores[:, -1:])
 
 
-def of_places(values: Tensor, slates: Tensor) -> Tensor:
-    """Returns numbers of one slate's places and of no click, `[B, S + 1]`, of all, `[B, C + 1]`; slates int `[B, S]`."""
-    on = ops.one_hot(slates, values.shape[1])
-    return ops.concat([ops.sum(on * values[:, None, :], 2), values[:, -1:]], 1)
+def of_places(values: Tensor, on: Tensor) -> Tensor:
+    """Returns the numbers of a slate's places and of no click, `[B, S + 1]`.
+
+    Args:
+        values: Those of all candidates and of no click. Float `[B, C + 1]`.
+        on: Which candidate is on each place, ones and zeros. Float `[B, S, C]`.
+    """
+    return ops.concat([ops.sum(on * values[:, None, :-1], 2), values[:, -1:]], 1)
 
 
 class RandomSlates(Inference):
@@ -218,7 +222,7 @@ class SlateQPolicy(LearningPolicy):
 
     def next_values(self, model: Any, batch: SampleBatch) -> Tensor:
         """Returns what the next slates are worth, float `[B]`, constants: the best, or with SARSA those shown."""
-        following = batch.get(NEXT_ACTIONS)
+        following = batch.get(NEXT_ACTIONS) if self.config.slateq_strategy == "SARSA" else None
 
         def value(obs: Tensor) -> Tensor:
             pairs = self.layout.pairs(obs)
@@ -226,8 +230,8 @@ class SlateQPolicy(LearningPolicy):
             best = ops.max(slate_values(q, logits, self.layout.members), axis=1)
             if following is None:
                 return best
-            slates = ops.maximum(following, ops.zeros_like(following))
-            shown = ops.sum(ops.softmax(of_places(logits, slates)) * of_places(q, slates), 1)
+            on = ops.one_hot(ops.maximum(following, ops.zeros_like(following)), self.layout.count)
+            shown = ops.sum(ops.softmax(of_places(logits, on)) * of_places(q, on), 1)
             return ops.where(following[:, 0] >= 0, shown, best)  # behind a cut, the policy's own
 
         made: Tensor = ops.without_gradient(value, ops.to_float(batch[NEXT_OBS]))
@@ -237,10 +241,11 @@ class SlateQPolicy(LearningPolicy):
         """Returns the losses of values and choices for one batch, TD errors `[B]` and statistics."""
         del dist_class
         batch, mean, pairs = train_batch, valid_mean(train_batch), self.layout.pairs(ops.to_float(train_batch[OBS]))
-        logits = of_places(model.choice_logits(pairs), batch[ACTIONS])
+        on = ops.one_hot(batch[ACTIONS], self.layout.count)
+        logits = of_places(model.choice_logits(pairs), on)
         clicks = self.layout.clicks(ops.to_float(batch[NEXT_OBS]))
         clicked = ops.argmax(ops.concat([clicks, 1.0 - ops.sum(clicks, 1)[:, None]], 1), axis=1)
-        q = ops.batched_index(of_places(q_values(model, pairs), batch[ACTIONS]), clicked)
+        q = ops.batched_index(of_places(q_values(model, pairs), on), clicked)
         target, weights = batch[REWARDS], batch.get(WEIGHTS)
         if self.config.slateq_strategy in ("QL", "SARSA"):
             target = target + batch[DISCOUNTS] * self.next_values(model, batch)
