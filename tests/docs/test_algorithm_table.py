@@ -14,9 +14,12 @@ from rlframe.offline.json_writer import JsonWriter
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from tests.docs.test_pages import README
+from tests.helpers import slates
 
 OBS = gym.spaces.Box(-1, 1, (4,), np.float32)
 SPACES = {"Discrete": gym.spaces.Discrete(3), "Continuous": gym.spaces.Box(-1, 1, (2,), np.float32)}
+#: What SlateQ sees, and chooses from.
+RECOMMENDED, SLATES = slates.spaces()
 #: What is no default, and needed without remote workers, or to have no memory.
 OWN = {"A3C": {"sample_async": False}, "APEX": {"worker_side_prioritization": False}}
 OWN["APEX_DDPG"] = OWN["APEX"]
@@ -39,24 +42,28 @@ def test_the_table_has_every_algorithm_of_the_registry():
     assert sorted(name for name in rows() if name) == names(), "add a row to README.md's table, or take one out"
 
 
+def observed(space):
+    return RECOMMENDED if space == SLATES else OBS
+
+
 class OneAgent(gym.Env):
     def __init__(self, config):
-        self.observation_space, self.action_space = OBS, config["space"]
+        self.observation_space, self.action_space = observed(config["space"]), config["space"]
 
     def reset(self, *, seed=None, options=None):
-        return np.zeros(4, np.float32), {}
+        return self.observation_space.sample(), {}
 
     def step(self, action):
-        return np.zeros(4, np.float32), 0.0, True, False, {}
+        return self.observation_space.sample(), 0.0, True, False, {}
 
 
 class TwoAgents(MultiAgentEnv):
     def __init__(self, config):
         super().__init__()
-        self.observation_space, self.action_space = OBS, config["space"]
+        self.observation_space, self.action_space = observed(config["space"]), config["space"]
 
     def reset(self, *, seed=None, options=None):
-        return {i: np.zeros(4, np.float32) for i in (0, 1)}, {}
+        return {i: self.observation_space.sample() for i in (0, 1)}, {}
 
     def step(self, actions):
         return self.reset()[0], {0: 0.0, 1: 0.0}, {"__all__": True}, {"__all__": False}, {}
@@ -99,7 +106,8 @@ def remembers(name, env, space, config):
 @pytest.mark.parametrize("name", names())
 def test_a_row_says_what_the_trainer_takes(name, tmp_path):
     built = {}
-    for kind, space in SPACES.items():
+    recommends = name == "SlateQ"  # of which slates are the choices
+    for kind, space in {**SPACES, **({"Discrete": SLATES} if recommends else {})}.items():
         one, two = {}, each_its_policy(name, space)
         if name in ("CQL", "IQL", "TD3BC"):
             one, two = from_files(tmp_path / kind, space), two | from_files(tmp_path / f"{kind} of two", space, "ab")
@@ -114,7 +122,10 @@ def test_a_row_says_what_the_trainer_takes(name, tmp_path):
         rows()[name]
         | {
             "Frameworks": ", ".join(FRAMEWORKS[each] for each in ALGORITHMS[name]()[0]._arguments["policies"]),
-            **{kind: "yes" if any(key[0] == kind for key in taken) else "–" for kind in SPACES},
+            **{
+                kind: ("slates" if recommends else "yes") if any(key[0] == kind for key in taken) else "–"
+                for kind in SPACES
+            },
             "Several agents": ("yes" if one else "needed") if two else "groups" if groups and not one else "–",
             "Memory": "needed" if all(taken.values()) else "yes" if any(taken.values()) else "–",
         }

@@ -70,6 +70,12 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
                 "'NoFilter', and scale what is shown in the environment"
             )
 
+        if self.model.use_lstm or self.model.use_attention or self.model.custom_model:
+            yield (
+                "model: documents are valued one by one, by dense layers; set hiddens, and leave use_lstm, use_attention "
+                "and custom_model out"
+            )
+
     def remarks(self) -> Iterator[str]:
         """Yields remarks on keys that are not read."""
         yield from super().remarks()
@@ -78,8 +84,6 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
             yield f"lr={self.lr} has no effect here; set lr_q_model and lr_choice_model"
         if self.recsim_embedding_size != defaults["recsim_embedding_size"]:
             yield "recsim_embedding_size has no effect here: widths of users and documents are those that are observed"
-        if self.model.use_lstm or self.model.use_attention or self.model.custom_model:
-            yield "model has no effect here: documents are valued by layers of their own; set hiddens"
 
 
 def execution_plan(

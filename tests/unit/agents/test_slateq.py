@@ -290,6 +290,7 @@ def test_spaces_that_are_no_recommenders_are_refused(given, sentence):
         ({"slateq_strategy": "SARSA", "batch_mode": "truncate_episodes"}, "set 'complete_episodes'"),
         ({"observation_filter": "MeanStdFilter"}, "would change the clicks"),
         ({"replay_sequence_length": 2}, "replay_sequence_length"),
+        ({"model": {"use_lstm": True}}, "set hiddens"),
         ({"_disable_preprocessor_api": True}, "_disable_preprocessor_api: got True; wanted False"),
     ],
 )
@@ -303,7 +304,6 @@ def test_configs_that_cannot_be_are_refused(wrong, sentence):
     [
         ({"lr": 1.0}, "set lr_q_model and lr_choice_model"),
         ({"recsim_embedding_size": 5}, "recsim_embedding_size has no effect here"),
-        ({"model": {"use_lstm": True}}, "set hiddens"),
     ],
 )
 def test_keys_without_effect_are_named(unread, sentence):

@@ -9,6 +9,7 @@ from rlframe.agents.registry import ALGORITHMS
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.cli.stop import StopCriterion
 from rlframe.examples.env.cartpole_of_states import CartPoleOfStates
+from rlframe.examples.env.recommender_systems import InterestEvolutionRecSimEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import ParallelRollouts
@@ -37,6 +38,8 @@ def make(algorithm):
         env = "Pendulum-v1"
     elif algorithm == "contrib/AlphaZero":
         env = CartPoleOfStates
+    elif algorithm == "SlateQ":
+        config, env = {**LONG, "rollout_fragment_length": 20}, InterestEvolutionRecSimEnv
     elif algorithm == "MAML":
         config = {**LONG, "use_meta_env": False}
     elif algorithm == "QMIX":
