@@ -71,10 +71,7 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
             )
 
         if self.model.use_lstm or self.model.use_attention or self.model.custom_model:
-            yield (
-                "model: documents are valued one by one, by dense layers; set hiddens, and leave use_lstm, use_attention "
-                "and custom_model out"
-            )
+            yield "model: documents are valued by dense layers of their own; set hiddens, and leave networks out of model"
 
     def remarks(self) -> Iterator[str]:
         """Yields remarks on keys that are not read."""
