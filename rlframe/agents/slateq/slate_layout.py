@@ -46,7 +46,7 @@ class SlateLayout:
 
     def __init__(self, obs_space: Any, action_space: Any) -> None:
         original = getattr(obs_space, "original_space", obs_space)
-        parts = original.spaces if isinstance(original, gym.spaces.Dict) else {}
+        parts: Any = original.spaces if isinstance(original, gym.spaces.Dict) else {}
         user, docs, responses = (parts.get(key) for key in ("user", "doc", "response"))
         shown = list(docs.spaces.values()) if isinstance(docs, gym.spaces.Dict) else []
         told = responses.spaces if isinstance(responses, gym.spaces.Tuple) else []
@@ -70,7 +70,7 @@ class SlateLayout:
                 f"SlateQ compares all slates: got {size} places for {self.count} candidates, {slates} slates in all; "
                 f"wanted 1 to {MOST_MEMBERS // self.count}, of at most {self.count} places: show fewer at once"
             )
-        where, keys = obs_layout(original), list(docs.spaces)
+        where, keys = obs_layout(original), list(parts["doc"].spaces)
         keys.sort(key=int if all(str(key).isdigit() for key in keys) else None)
         self._user, *self._docs = (_columns(part) for part in (where["user"], *(where["doc"][key] for key in keys)))
         # One-hot: the second number of a click is 1 where there was one.
@@ -113,12 +113,12 @@ class SlateCategorical(Categorical):
         super().__init__(inputs, rng)
         self.slates = slates
 
-    def sample(self) -> NDArray[Any]:
+    def sample(self) -> Any:
         """Draws slates."""
         self.last_sample = self.slates[super().sample()]
         return self.last_sample
 
-    def deterministic_sample(self) -> NDArray[Any]:
+    def deterministic_sample(self) -> Any:
         """Returns the best slates; the first one among equals."""
         self.last_sample = self.slates[super().deterministic_sample()]
         return self.last_sample

@@ -71,7 +71,7 @@ class SlateQConfig(PrioritizedReplayConfig, TrainingIntensityConfig, GradientCli
             )
 
         if self.model.use_lstm or self.model.use_attention or self.model.custom_model:
-            yield "model: documents are valued by dense layers of their own; set hiddens, and leave networks out of model"
+            yield "model: documents are valued by layers of their own; set hiddens, and leave networks out of model"
 
     def remarks(self) -> Iterator[str]:
         """Yields remarks on keys that are not read."""

@@ -68,6 +68,8 @@ class SlateQModel:
     Source: Ie et al. 2019, "SlateQ: A Tractable Decomposition for Reinforcement Learning with Recommendation Sets".
     """
 
+    get_initial_state: Any = staticmethod(list)  # none
+
     def forward(self: Any, input_dict: Any, state: Any = None, seq_lens: Any = None) -> tuple[Tensor, list[Any]]:
         """Returns the values of all slates, float `[B, N]`, and no states."""
         del state, seq_lens
@@ -82,10 +84,6 @@ class SlateQModel:
         else:
             logits = self.beta * ops.sum(pairs[..., :size] * pairs[..., size:], 2)
         return ops.concat([logits, self.score_no_click * ops.ones_like(logits[:, :1])], 1)
-
-    def get_initial_state(self) -> list[Any]:
-        """Returns no states."""
-        return []
 
     def actor_spec(self: Any) -> dict[str, Any]:
         """Returns what `SlateActor` acts by."""
@@ -114,12 +112,7 @@ def slate_values(q: Tensor, logits: Tensor, members: Any) -> Tensor:
 
 
 def of_places(values: Tensor, on: Tensor) -> Tensor:
-    """Returns the numbers of a slate's places and of no click, `[B, S + 1]`.
-
-    Args:
-        values: Those of all candidates and of no click. Float `[B, C + 1]`.
-        on: Which candidate is on each place, ones and zeros. Float `[B, S, C]`.
-    """
+    """Returns numbers of places and no click, `[B, S + 1]`, of those of all, `[B, C + 1]`; `on` has ones, `[B, S, C]`."""
     return ops.concat([ops.sum(on * values[:, None, :-1], 2), values[:, -1:]], 1)
 
 
@@ -141,7 +134,7 @@ class SlateQPolicy(LearningPolicy):
 
     Q⁻ has the target network's Q̄ and the newest P. See `SlateQModel` for Q and P.
 
-    Source: Ie et al. 2019, eqs. 12 (SARSA), 15 (Q-learning), section 6.2 (learned choices).
+    Source: as of `SlateQModel`.
     """
 
     config: SlateQConfig
@@ -155,15 +148,8 @@ class SlateQPolicy(LearningPolicy):
     compute_td_error = td_error_of
     postprocess_trajectory = postprocess_slates
 
-    # --- what it consists of ----------------------------------------------------------------------------------
-
     def prepare(self) -> None:
-        """Finds out what the spaces are made of.
-
-        Raises:
-            UnsupportedSpaceException: If they are not those of a recommender.
-            ConfigError: If observations are not flattened.
-        """
+        """Finds out what the spaces are made of; raises a ConfigError where observations are not flattened."""
         if self._obs_preprocessor is None:
             raise ConfigError(
                 "_disable_preprocessor_api: got True; wanted False: SlateQ reads flat observations, so leave it out"
@@ -199,8 +185,6 @@ class SlateQPolicy(LearningPolicy):
         self.check_model(made, slates)
         return made, ModelCatalog.get_action_dist(gym.spaces.Discrete(slates), framework=self.framework)[0]
 
-    # --- acting -----------------------------------------------------------------------------------------------
-
     def _numpy_distribution(self) -> Any:
         super()._numpy_distribution()
         return partial(SlateCategorical, slates=self.layout.slates)
@@ -217,8 +201,6 @@ class SlateQPolicy(LearningPolicy):
 
     def _built_in_inference(self) -> Inference:
         return RandomSlates(self) if self.config.slateq_strategy == "RANDOM" else super()._built_in_inference()
-
-    # --- learning ---------------------------------------------------------------------------------------------
 
     def next_values(self, model: Any, batch: SampleBatch) -> Tensor:
         """Returns what the next slates are worth, float `[B]`, constants: the best, or with SARSA those shown."""

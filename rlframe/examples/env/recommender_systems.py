@@ -86,9 +86,7 @@ class _RecommenderEnv(gymnasium.Env[Any, Any]):
             action = int(action) // self._count ** np.arange(self._size) % self._count
         slate = [self._docs[int(place)] for place in action]
         clicked = self._choose(slate)
-        reward, response = 0.0, {}
-        if clicked is not None:
-            reward, response = self._respond(slate[clicked])
+        reward, response = (0.0, {}) if clicked is None else self._respond(slate[clicked])
         told = [self._told(doc, response if place == clicked else None) for place, doc in enumerate(slate)]
         return self._seen(told), reward, self._is_through(), False, {}
 
