@@ -112,7 +112,7 @@ def slate_values(q: Tensor, logits: Tensor, members: Any) -> Tensor:
 
 
 def of_places(values: Tensor, on: Tensor) -> Tensor:
-    """Returns numbers of places and no click, `[B, S + 1]`, of those of all, `[B, C + 1]`; `on` has ones, `[B, S, C]`."""
+    """Returns numbers of places and no click, `[B, S + 1]`, of those of all, `[B, C + 1]`; on: one-hot, `[B, S, C]`."""
     return ops.concat([ops.sum(on * values[:, None, :-1], 2), values[:, -1:]], 1)
 
 
