@@ -222,13 +222,35 @@ def test_runs_go_on_bit_for_bit(strategy, tmp_path):
     trainer.stop(), again.stop()
 
 
+@pytest.mark.ray
+def test_remote_workers_show_the_slates_that_the_driver_would(ray_runtime):
+    made = []
+    for workers in (0, 1):
+        trainer = SlateQTrainer({**SMALL, "num_workers": workers}, env=InterestEvolutionRecSimEnv)
+        results = [trainer.train() for _ in range(2)]
+        made.append([result["hist_stats"]["episode_reward"] for result in results])
+        trainer.stop()
+    assert made[0] == made[1]
+
+
+@needs_tf
+def test_tensorflow_goes_on_bit_for_bit(tmp_path):
+    config = {**SMALL, "framework": "tf", "slateq_strategy": "SARSA"}
+    trainer, again = (SlateQTrainer(config, env=InterestEvolutionRecSimEnv) for _ in "12")
+    trainer.train()
+    again.restore(trainer.save(str(tmp_path)))
+    np.testing.assert_equal(again.train()["info"]["learner"], trainer.train()["info"]["learner"])
+    np.testing.assert_equal(again.get_weights(), trainer.get_weights())
+    trainer.stop(), again.stop()
+
+
 def test_users_who_show_nothing_are_served():
     trainer = SlateQTrainer({**SMALL, "env_config": {"slate_size": 1}}, env=LongTermSatisfactionRecSimEnv)
     assert np.isfinite(trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]["q_loss"])
     trainer.stop()
 
 
-def test_priorities_are_drawn_by(tmp_path):
+def test_rows_are_drawn_by_their_errors():
     config = {**SMALL, "prioritized_replay": True, "worker_side_prioritization": True}
     trainer = SlateQTrainer(config, env=InterestEvolutionRecSimEnv)
     assert trainer.train()["info"]["learner"]["default_policy"]["td_error"].shape == (32,)
