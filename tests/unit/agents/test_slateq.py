@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.slateq import SlateQTorchPolicy, SlateQTrainer
 from rlframe.agents.slateq.slate_layout import SlateCategorical, SlateLayout
 from rlframe.agents.slateq.slateq import ALL_SLATEQ_STRATEGIES, SlateQConfig
@@ -159,6 +160,23 @@ def test_sarsa_learns_from_the_slate_shown_next_in_the_same_episode():
     np.testing.assert_allclose(done["discounts"], [0.9, 0.9, 0.0, 0.9, 0.9], rtol=1e-6)
     alone = SampleBatch({key: rows[key] for key in ("actions", "rewards", "dones")})
     assert "next_actions" not in postprocess_slates(made("QL"), alone)
+
+
+def test_sarsa_replays_the_slates_shown_next():
+    seen = []
+
+    class Watch(DefaultCallbacks):
+        def on_learn_on_batch(self, *, policy, train_batch, result, **kwargs):
+            seen.append(train_batch["next_actions"].copy())
+
+    config = {**SMALL, "slateq_strategy": "SARSA", "callbacks": Watch}
+    trainer = SlateQTrainer(config, env=InterestEvolutionRecSimEnv)
+    trainer.train()
+    trainer.stop()
+    slates = np.concatenate(seen)
+    assert slates.shape[1] == 2
+    assert 0 < (slates[:, 0] < 0).mean() < 0.1  # an episode in 80 steps ends
+    assert (slates[slates[:, 0] >= 0, 0] < slates[slates[:, 0] >= 0, 1]).all()
 
 
 # --- acting -----------------------------------------------------------------------------------------------------
