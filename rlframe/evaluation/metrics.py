@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY, LearnerInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,6 +119,8 @@ def _elements(value: Any) -> list[float]:
 
 def get_learner_stats(grad_info: Mapping[str, Any]) -> Any:
     """Returns the learner stats out of what learning returned: of the one policy, or `{policy id: stats}`."""
+    from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY, LearnerInfo
+
     if LEARNER_STATS_KEY in grad_info:
         return grad_info[LEARNER_STATS_KEY]
     told = {pid: info for pid, info in grad_info.items() if isinstance(info, dict) and LEARNER_STATS_KEY in info}
