@@ -301,7 +301,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         self.restore_schedules(state)
 
     def export_model(self, export_dir: str, onnx: int | None = None) -> None:
-        """Writes the model as TorchScript (`model.pt`, one input: preprocessed obs [B, ...]) or as ONNX."""
+        """Writes the model as TorchScript (`model.pt`) or as ONNX; see `export_torch_model`."""
         from rlframe.policy.torch.export import export_torch_model
 
         export_torch_model(self, export_dir, onnx)

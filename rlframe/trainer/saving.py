@@ -123,7 +123,7 @@ class SavingMixin(Trainable):
     # --- policies for use elsewhere ---------------------------------------------------------------------------
 
     def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
-        """Writes a policy's network as `model.pt` (TorchScript: preprocessed obs [B, ...] to distribution inputs).
+        """Writes a policy's network as RLlib did: `model.pt` (TorchScript) or, of TensorFlow's policies, a SavedModel.
 
         Args:
             export_dir: Directory, made if missing.

@@ -267,8 +267,37 @@ def test_policy_model_can_be_exported(cls, tmp_path):
     module = torch.jit.load(str(tmp_path / "model.pt"))
     obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     np.testing.assert_allclose(
-        module(torch.from_numpy(obs)).detach().numpy(), trainer.get_policy().forward(obs, False)[0], atol=1e-5
+        module.dist_inputs(torch.from_numpy(obs)).detach().numpy(),
+        trainer.get_policy().forward(obs, False)[0],
+        atol=1e-5,
     )
+    outputs, _ = module({"obs": torch.from_numpy(obs)}, [torch.zeros(1)], torch.ones(1))  # as RLlib's was called
+    assert torch.equal(outputs, module.dist_inputs(torch.from_numpy(obs)))
+    onnxruntime = pytest.importorskip("onnxruntime")
+    trainer.export_policy_model(str(tmp_path), onnx=13)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    (by_onnx,) = session.run(["output"], {"obs": obs, "state_ins": np.zeros(1, np.float32)})
+    np.testing.assert_allclose(by_onnx, outputs.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.load.*:DeprecationWarning")
+def test_policy_model_with_memory_can_be_exported(tmp_path):
+    import torch
+
+    model = {"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 3, "lstm_use_prev_action": True}
+    trainer = PGTrainer({"num_workers": 0, "model": model}, env="CartPole-v1")
+    trainer.export_policy_model(str(tmp_path))
+    module = torch.jit.load(str(tmp_path / "model.pt"))
+    obs = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
+    states, past = [np.full((2, 3), value, np.float32) for value in (0.1, -0.4)], np.ones(2, np.int64)
+    given = {"obs": torch.from_numpy(obs), "prev_actions": torch.from_numpy(past)}
+    outputs, after = module(given, [torch.from_numpy(state) for state in states], torch.ones(2, dtype=torch.int32))
+    _, wanted, extra = trainer.get_policy().compute_actions(obs, states, prev_action_batch=past, explore=False)
+    np.testing.assert_allclose(outputs.detach().numpy(), extra["action_dist_inputs"], atol=1e-5)
+    for state, next_state in zip(after, wanted, strict=True):
+        np.testing.assert_allclose(state.detach().numpy(), next_state, atol=1e-5)
+    with pytest.raises(ValueError, match="which has memory"):
+        trainer.export_policy_model(str(tmp_path), onnx=13)
 
 
 def test_a_config_that_is_no_dict_is_told_what_stands_where():
