@@ -33,7 +33,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
-from rlframe.offline.preparing import split_trajectories
+from rlframe.offline.preparing import logged_log_likelihood, split_trajectories
 from rlframe.utils.errors import ConfigError
 
 _LOGGER = logging.getLogger("rlframe")
@@ -104,11 +104,8 @@ class OffPolicyEstimator:
 
     def importance_ratios(self, batch: SampleBatch) -> NDArray[np.float64]:
         """Returns p_t `[B]` of an episode."""
-        if ACTION_LOGP in batch and ACTION_PROB not in batch:
-            behaviour = np.asarray(batch[ACTION_LOGP], np.float64)
-        else:
-            with np.errstate(divide="ignore"):
-                behaviour = np.log(np.asarray(batch[ACTION_PROB], np.float64))
+        behaviour = logged_log_likelihood(batch)
+        assert behaviour is not None  # `check_can_estimate_for` has found some
         return np.exp(np.cumsum(self.action_log_likelihood(batch) - behaviour))
 
     def discounted(self, rewards: Any) -> NDArray[np.float64]:

@@ -8,8 +8,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import tree
+from numpy.typing import NDArray
 
 from rlframe.data.columns import (
+    ACTION_LOGP,
+    ACTION_PROB,
     ACTIONS,
     BATCH_INDEXES,
     DISCOUNTS,
@@ -280,4 +283,20 @@ def _sampled_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype == np.float64 else dtype
 
 
-__all__ = ["PolicyRows", "as_sampled", "split_trajectories"]
+def logged_log_likelihood(rows: SampleBatch) -> NDArray[np.float64] | None:
+    """Returns the logarithms `[B]` of the probabilities (or densities) of logged actions; None where none are known.
+
+    They are `action_prob`'s, as in RLlib; where float32 cannot hold a density, and of rows without that column,
+    `action_logp`.
+    """
+    logp = np.asarray(rows[ACTION_LOGP], np.float64) if ACTION_LOGP in rows else None
+    if ACTION_PROB not in rows:
+        return logp
+    probs = np.asarray(rows[ACTION_PROB], np.float64)
+    with np.errstate(divide="ignore"):
+        logs = np.log(probs)
+    held = np.isfinite(probs) & (probs >= np.finfo(np.float32).tiny)
+    return logs if logp is None else np.where(held, logs, logp)
+
+
+__all__ = ["PolicyRows", "as_sampled", "logged_log_likelihood", "split_trajectories"]

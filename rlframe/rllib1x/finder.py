@@ -30,7 +30,7 @@ class Room(ModuleType):
             ImportError: With what there is instead. No AttributeError: `from module import name` would drop its text.
             AttributeError: If RLlib had no such name either.
         """
-        if not name.startswith("__") and name.isidentifier():  # pickle asks for `<lambda>`
+        if not name.startswith(("__", "<")):  # pickle asks for `<lambda>`
             if self._has_file(name):  # RLlib imported all of itself at once: `ray.rllib.agents.ppo.ppo.DEFAULT_CONFIG`
                 return importlib.import_module(f"{self.__name__}.{name}")
             found = _look_up(self.__name__, name)

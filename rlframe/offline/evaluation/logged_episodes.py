@@ -27,7 +27,7 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.offline.json_reader import split_trajectories
+from rlframe.offline.preparing import logged_log_likelihood, split_trajectories
 from rlframe.utils.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -129,7 +129,7 @@ def read_episodes(batches: Iterable[SampleBatch | MultiAgentBatch]) -> LoggedEpi
         np.asarray(rows[ACTIONS]),
         np.asarray(rows[REWARDS], np.float64),
         np.array([episode.count for episode in kept]),
-        _behaviour(rows),
+        logged_log_likelihood(rows),
         time_limit,
         left_out,
     )
@@ -205,13 +205,6 @@ def _common_limit(episodes: list[SampleBatch]) -> tuple[int | None, list[SampleB
     if all(count == longest for count, was_cut in zip(counts, cut, strict=True) if was_cut):
         return longest, episodes
     return None, [episode for episode, was_cut in zip(episodes, cut, strict=True) if not was_cut]
-
-
-def _behaviour(rows: SampleBatch) -> Floats | None:
-    if ACTION_PROB in rows:
-        with np.errstate(divide="ignore"):
-            return np.log(np.asarray(rows[ACTION_PROB], np.float64))
-    return np.asarray(rows[ACTION_LOGP], np.float64) if ACTION_LOGP in rows else None
 
 
 __all__ = ["LoggedEpisodes", "read_episodes"]

@@ -76,7 +76,7 @@ def test_the_manifest_says_how_a_dataset_was_made(both):
     assert manifest["checkpoints"][-1]["steps"] == 400
     assert returns[0] > returns[1] + 2
     described = describe_dataset(str(both))
-    assert (described["rows"], described["episodes"], described["probabilities"]) == (60, 6, "action_logp")
+    assert (described["rows"], described["episodes"], described["probabilities"]) == (60, 6, "action_prob")
     assert [file["name"] for file in manifest["files"]] == ["medium-0.parquet", "expert-0.parquet"]
     means = [part["mean_return"] for part in manifest["parts"].values()]
     np.testing.assert_allclose(described["returns"]["mean"], np.mean(means), rtol=1e-6)

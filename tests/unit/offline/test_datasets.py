@@ -12,6 +12,7 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline import EpisodeReader, JsonWriter
 from rlframe.offline.datasets import convert_dataset, describe_dataset, read_dataset, split_dataset
 from rlframe.offline.evaluation import read_episodes
+from rlframe.offline.preparing import logged_log_likelihood
 from rlframe.utils.errors import ConfigError, DataError
 from tests.unit.offline.test_episode_files import LENGTHS, episodes, write
 
@@ -198,3 +199,14 @@ def test_rows_of_several_policies_are_converted_and_elsewhere_refused_with_what_
 def describe_dataset_of(path, policy):
     rows = SampleBatch.concat_samples(list(EpisodeReader(str(path), policy=policy).read_all_files()))
     return rows.count, rows["obs"].shape[1]
+
+
+def test_densities_that_float32_cannot_hold_are_known_by_their_logarithms():
+    logp = np.array([-0.5, -120.0, 95.0])
+    with np.errstate(over="ignore"):
+        rows = SampleBatch({"action_prob": np.exp(logp).astype(np.float32), "action_logp": logp})
+    np.testing.assert_allclose(logged_log_likelihood(rows), logp, rtol=1e-6)
+    np.testing.assert_allclose(
+        logged_log_likelihood(SampleBatch({"action_prob": [0.25, 0.0]})), [np.log(0.25), -np.inf]
+    )
+    assert logged_log_likelihood(SampleBatch({"obs": [0.0]})) is None
