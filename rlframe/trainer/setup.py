@@ -168,6 +168,12 @@ def has_all_classes(table: Any) -> bool:
     return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
 
 
+def own_policy_class(trainer_class: Any) -> Any:
+    """Returns the class that a direct subclass of `Trainer` names in `_policy_class`, as in RLlib 1.9; None without."""
+    named = inspect.getattr_static(trainer_class, "_policy_class", None)
+    return named if isinstance(named, type) else None
+
+
 def has_own_code(trainer_class: Any, config: Mapping[str, Any] | None) -> bool:
     """Returns whether a plan, or the class of a policy, is the program's own, or chosen by a function of its own."""
     from rlframe.policy.users_code import is_users
@@ -178,6 +184,7 @@ def has_own_code(trainer_class: Any, config: Mapping[str, Any] | None) -> bool:
     code = [
         trainer_class.execution_plan,
         trainer_class.get_default_policy_class,
+        own_policy_class(trainer_class),
         arguments.get("get_policy_class"),
         arguments.get("default_policy"),
         *(

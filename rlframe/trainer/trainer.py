@@ -51,6 +51,7 @@ from rlframe.trainer.setup import (
     import_path,
     make_logdir,
     merge_trainer_config,
+    own_policy_class,
     plan_makes_buffer,
     required_positionals,
     resolve_trainer_env,
@@ -370,6 +371,8 @@ class Trainer(
         Raises:
             ConfigError: If the trainer names none.
         """
+        if named := own_policy_class(type(self)):
+            return named
         if has_all_classes((config.get("multiagent") or {}).get("policies")):
             return None
         raise ConfigError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")

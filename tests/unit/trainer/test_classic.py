@@ -227,6 +227,24 @@ def test_a_trainer_names_the_class_of_its_policy_as_in_rllib():
     trainer.stop()
 
 
+def test_a_direct_subclass_of_trainer_names_the_class_of_its_policy():
+    columns = set()
+
+    class Own(PGTorchPolicy):
+        def loss(self, model, dist_class, train_batch):
+            columns.update(train_batch)
+            return super().loss(model, dist_class, train_batch)
+
+    class Named(Trainer):
+        _policy_class = Own
+
+    trainer = Named({"num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 20}, env="CartPole-v1")
+    assert type(trainer.get_policy()) is Own
+    assert trainer.train()["timesteps_total"] == 20
+    assert columns >= {"action_prob", "t"}  # all of them, as for any loss of a program's own
+    trainer.stop()
+
+
 def test_an_overridden_train_of_a_built_in_algorithm_is_called():
     class Told(PGTrainer):
         def _train(self):
