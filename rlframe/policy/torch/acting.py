@@ -115,6 +115,8 @@ class TorchActing(FrameworkActing):
             actions, logp = self.exploration.get_exploration_action(
                 action_distribution=twin, timestep=step, explore=explore
             )
+            if in_numpy and self.has_custom_action_out():
+                distribution.last_sample = self.to_tensors(actions)  # `sampled_action_logp()` of RLlib's functions
             extra = self._extra_columns(batch, distribution)
         finished: Acted = self._finish(count, actions, logp, inputs, extra, states)
         return finished

@@ -620,5 +620,19 @@ def test_extra_action_out_adds_columns():
     assert extra["entropy"].shape == (3,)
 
 
+def test_extra_action_out_knows_what_was_drawn():
+    def of_sample(policy, input_dict, states, model, dist):
+        return {"drawn": dist.last_sample, "its_logp": dist.sampled_action_logp()}
+
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss, extra_action_out_fn=of_sample)(
+        OBS_SPACE, ACTIONS, common_config()
+    )
+    for explore in (True, False):
+        actions, _, extra = policy.compute_actions(np.zeros((5, 4), np.float32), explore=explore)
+        np.testing.assert_array_equal(extra["drawn"], actions)
+        logp = policy.distribution(extra["action_dist_inputs"]).logp(actions)
+        np.testing.assert_allclose(extra["its_logp"], logp, rtol=1e-5)
+
+
 def test_policy_is_the_base_of_all():
     assert issubclass(TorchPolicy, Policy)
