@@ -109,6 +109,13 @@ class _ByDirectory(dict[str, Any]):
     def __missing__(self, trial_id: str) -> Any:
         return self._by_id[trial_id]
 
+    def __contains__(self, directory_or_id: object) -> bool:
+        return super().__contains__(directory_or_id) or directory_or_id in self._by_id
+
+    def get(self, directory_or_id: str, default: Any = None) -> Any:
+        """Returns what there is of a trial, and `default` where there is no such trial."""
+        return super().get(directory_or_id, self._by_id.get(directory_or_id, default))
+
 
 class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
     """The results of an experiment, of a folder that `tune.run` has written as well.

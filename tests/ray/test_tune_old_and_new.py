@@ -65,7 +65,9 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     frames = analysis.fetch_trial_dataframes()
     assert sorted(frames) == sorted(analysis.get_all_configs()) == sorted(each.logdir for each in analysis.trials)
     assert list(frames[trial.logdir]["training_iteration"]) == [1, 2, 3]
-    assert frames[trial.trial_id] is frames[trial.logdir]
+    assert frames[trial.trial_id] is frames.get(trial.trial_id) is frames[trial.logdir]
+    assert [each in frames for each in (trial.trial_id, trial.logdir, "none")] == [True, True, False]
+    assert frames.get("none") is None
     assert sorted(analysis.results_df["config.lr"]) == [1e-4, 1e-3]
     assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
