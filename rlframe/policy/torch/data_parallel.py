@@ -65,9 +65,25 @@ class DataParallel:
             kept.append(policy._loss_outputs)
             weights.append(weight)
         policy._loss_outputs = merge_kept(kept, weights, torch.cat)
+        towers = [modules["online"] for modules in self.modules[: len(made)]]
+        left = [getattr(tower, "tower_stats", {}) for tower in towers]
+        if any(left):
+            policy.model.tower_stats = {
+                name: _merged([tower[name] for tower in left if name in tower], weights, policy.device)
+                for name in left[-1]
+            }
         return {
             index: [(losses[index], weight) for losses, weight in zip(made, weights, strict=True)] for index in made[0]
         }
+
+
+def _merged(parts: list[Any], weights: list[float], device: torch.device) -> Any:
+    """Returns what a loss left in the model of each share, as that of the whole batch would have; objects: the last."""
+    if isinstance(parts[0], (list, tuple)):
+        return [_merged(list(each), weights, device) for each in zip(*parts, strict=True)]
+    if not isinstance(parts[0], Tensor) or len(parts) < len(weights):
+        return parts[-1]
+    return merge_kept([{"": part.detach().to(device)} for part in parts], weights, torch.cat)[""]
 
 
 def split_batch(
