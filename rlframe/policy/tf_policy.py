@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import DONES, TERMINATEDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.left_by_shares import merge_left
 from rlframe.policy.nonfinite import explain_nonfinite
 from rlframe.policy.parts import RMSPropSpec, by_optimizer, keep_reports, merge_kept, phases
 from rlframe.policy.policy import State
@@ -292,7 +293,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
 
     def _losses_of_shares(self, batch: SampleBatch) -> dict[int, Tensor]:
         """Returns the losses of a batch of which each device computes a share; keeps what the losses kept, merged."""
-        made, kept, weights = [], [], []
+        made, kept, left, weights = [], [], [], []
         for device, (part, weight) in zip(
             self.devices, split_batch(batch, len(self.devices), self.counted_rows), strict=True
         ):
@@ -300,8 +301,12 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
                 losses = by_optimizer(self, method(self, "loss")(self.model, self.dist_class, part), part)
                 made.append({index: _summed(loss) * weight for index, loss in losses.items()})
             kept.append(self._loss_outputs)
+            left.append(dict(getattr(self.model, "tower_stats", {})))
             weights.append(weight)
-        self._loss_outputs = merge_kept(kept, weights, lambda parts: tf.concat(parts, axis=0))
+        join = functools.partial(tf.concat, axis=0)
+        self._loss_outputs = merge_kept(kept, weights, join)
+        if any(left):
+            self.model.tower_stats.update(merge_left(left, weights, join))
         return {index: tf.add_n([losses[index] for losses in made]) for index in made[0]}
 
     def gradients(self, optimizer: Any, loss: Tensor) -> Gradients:

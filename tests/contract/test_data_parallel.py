@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from rlframe.agents.dqn import DQNTorchPolicy
+from rlframe.agents import dqn
 from rlframe.data.sequences import padded_sequences
+from rlframe.tensor import ops
 from rlframe.utils.errors import ConfigError
 from tests.contract.test_policies import OF_MANY, ON_POLICY, Q_LEARNING, RAINBOW, _cases, make, make_batch, same
 from tests.helpers.frameworks import TORCH_FIRST
@@ -82,22 +83,25 @@ def test_acting_and_state_are_those_of_one_device(framework):
     same(several.get_weights(), single.get_weights(), rtol=1e-4, atol=1e-6)
 
 
-def test_what_a_programs_loss_left_in_the_models_is_that_of_the_whole_batch():
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_what_a_programs_loss_left_in_the_models_is_that_of_the_whole_batch(framework):
     def loss(policy, model, dist_class, batch):
         q_t = model({"obs": batch["obs"]})[0][:, 0]
         td_error = q_t - batch["rewards"]
-        left = {"td_error": td_error, "mean_td": td_error.mean(), "both": [td_error.mean(), q_t.mean()], "name": "mine"}
-        model.tower_stats.update(left)
-        return (td_error**2).mean()
+        means = [ops.mean(td_error), ops.mean(q_t)]
+        model.tower_stats.update(td_error=td_error, mean_td=means[0], both=means, name="mine")
+        return ops.mean(td_error**2)
 
     def stats(policy, batch):
         left = policy.model.tower_stats
-        return {"mean": left["mean_td"], "q": left["both"][1], "of_rows": left["td_error"].mean(), "name": left["name"]}
+        assert left["name"] == "mine"
+        return {"mean": left["mean_td"], "q": left["both"][1], "of_rows": ops.mean(left["td_error"])}
 
-    own = DQNTorchPolicy.with_updates(name="Own", loss_fn=loss, stats_fn=stats)
+    built_in = getattr(dqn, "DQNTorchPolicy" if framework == "torch" else "DQNTFPolicy")
+    own = built_in.with_updates(name="Own", loss_fn=loss, stats_fn=stats)
     spaces = (Box(-1.0, 1.0, (4,), np.float32), Discrete(2))
     single, several = (
-        own(*spaces, {"num_gpus": devices, "_fake_gpus": True, "framework": "torch", "seed": 0}) for devices in (0, 3)
+        own(*spaces, {"num_gpus": devices, "_fake_gpus": True, "framework": framework, "seed": 0}) for devices in (0, 3)
     )
     several.set_weights(single.get_weights())
     for step, rows in enumerate((12, 13)):
@@ -106,4 +110,3 @@ def test_what_a_programs_loss_left_in_the_models_is_that_of_the_whole_batch():
         np.testing.assert_allclose(mine["td_error"], theirs["td_error"], rtol=1e-4, atol=1e-5)
         for name in ("mean", "q", "of_rows"):
             assert mine["learner_stats"][name] == pytest.approx(theirs["learner_stats"][name], rel=1e-4, abs=1e-5)
-        assert mine["learner_stats"]["name"] == "mine"

@@ -8,12 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+import tree
 from torch import Tensor, nn
 
 from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import SEQ_LENS, TRAJECTORY_ENDS
 from rlframe.data.nested import first_leaf, map_nested
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.left_by_shares import merge_left
 from rlframe.policy.parts import merge_kept
 
 
@@ -65,25 +67,20 @@ class DataParallel:
             kept.append(policy._loss_outputs)
             weights.append(weight)
         policy._loss_outputs = merge_kept(kept, weights, torch.cat)
-        towers = [modules["online"] for modules in self.modules[: len(made)]]
-        left = [getattr(tower, "tower_stats", {}) for tower in towers]
+        left = [_left(modules["online"], policy.device) for modules in self.modules[: len(made)]]
         if any(left):
-            policy.model.tower_stats = {
-                name: _merged([tower[name] for tower in left if name in tower], weights, policy.device)
-                for name in left[-1]
-            }
+            policy.model.tower_stats = merge_left(left, weights, torch.cat)
         return {
             index: [(losses[index], weight) for losses, weight in zip(made, weights, strict=True)] for index in made[0]
         }
 
 
-def _merged(parts: list[Any], weights: list[float], device: torch.device) -> Any:
-    """Returns what a loss left in the model of each share, as that of the whole batch would have; objects: the last."""
-    if isinstance(parts[0], (list, tuple)):
-        return [_merged(list(each), weights, device) for each in zip(*parts, strict=True)]
-    if not isinstance(parts[0], Tensor) or len(parts) < len(weights):
-        return parts[-1]
-    return merge_kept([{"": part.detach().to(device)} for part in parts], weights, torch.cat)[""]
+def _left(model: Any, device: torch.device) -> dict[str, Any]:
+    """Returns what a loss left in a model, on a device and without its graph."""
+    return tree.map_structure(  # type: ignore[no-any-return]
+        lambda value: value.detach().to(device) if isinstance(value, Tensor) else value,
+        getattr(model, "tower_stats", {}),
+    )
 
 
 def split_batch(
