@@ -6,9 +6,10 @@ from typing import Any
 
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.spaces import Discrete
 
 from rlframe.env.multi_agent_env import MultiAgentEnv, _Copies, make_multi_agent
-from rlframe.examples.env.toy_envs import MockEnv
+from rlframe.examples.env.toy_envs import MockEnv, MockEnv2
 
 
 def _cartpole(config: dict[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -42,16 +43,17 @@ class BasicMultiAgent(_Copies):
 
 
 class RoundRobinMultiAgent(MultiAgentEnv):
-    """N agents that act in turn; each has 5 steps, which pay 1.
+    """N agents that act in turn; each has 5 steps, which pay 1, or 100 with `increment_obs`.
 
     Args:
         num: N.
+        increment_obs: Whether agents see how many steps they had, instead of 0.
     """
 
-    def __init__(self, num: int = 2) -> None:
-        self.agents = [MockEnv(5) for _ in range(num)]
+    def __init__(self, num: int = 2, increment_obs: bool = False) -> None:
+        self.agents = [(MockEnv2 if increment_obs else MockEnv)(5) for _ in range(num)]
         self.possible_agents = list(range(num))
-        self.observation_space, self.action_space = self.agents[0].observation_space, self.agents[0].action_space
+        self.observation_space, self.action_space = Discrete(10), self.agents[0].action_space
         self._turn = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
@@ -60,7 +62,7 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         self._turn = 0
         for agent in self.agents:
             agent.reset()
-        return {0: 0}, {}
+        return {0: self.agents[0].observe()}, {}
 
     def step(self, action_dict: dict[Any, Any]) -> tuple[dict[Any, Any], ...]:
         """Takes the turn of one agent; the next one sees that it is its turn, and what its last step paid."""
@@ -68,7 +70,8 @@ class RoundRobinMultiAgent(MultiAgentEnv):
         for agent, action in action_dict.items():
             done[agent] = self.agents[agent].step(action)[2]
         self._turn = (self._turn + 1) % len(self.agents)
-        paid = 1.0 if self.agents[self._turn].i else 0.0
+        paid = self.agents[self._turn].paid if self.agents[self._turn].i else 0.0
         over = all(done)
         who = self.possible_agents if over else [self._turn]
-        return dict.fromkeys(who, 0), dict.fromkeys(who, paid), {"__all__": over}, {"__all__": False}, {}
+        obs = {agent: self.agents[agent].observe() for agent in who}
+        return obs, dict.fromkeys(who, paid), {"__all__": over}, {"__all__": False}, {}

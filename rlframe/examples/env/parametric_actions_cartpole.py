@@ -10,7 +10,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Dict, Discrete
 from numpy.typing import NDArray
 
-_TIME_LIMIT = 500
+_TIME_LIMIT = 200  # CartPole-v0's
 
 
 class _Cart(gymnasium.Env[Any, Any]):
@@ -69,10 +69,15 @@ class ParametricActionsCartPole(_Cart):
 
     def observe(self, cart: NDArray[np.float32]) -> dict[str, Any]:
         """Returns the observation of the cart."""
-        mask = self.draw_places()
-        actions = np.zeros((self.max_avail_actions, 2), np.float32)
-        actions[self.left_idx], actions[self.right_idx] = self.left_action_embed, self.right_action_embed
-        return {"action_mask": mask, "avail_actions": actions, "cart": cart}
+        self.update_avail_actions()
+        return {"action_mask": self.action_mask, "avail_actions": self.action_assignments, "cart": cart}
+
+    def update_avail_actions(self) -> None:
+        """Draws where the two actions are: `action_mask`, and `action_assignments`, which says what each is."""
+        self.action_mask = self.draw_places()
+        self.action_assignments = np.zeros((self.max_avail_actions, 2), np.float32)
+        self.action_assignments[self.left_idx] = self.left_action_embed
+        self.action_assignments[self.right_idx] = self.right_action_embed
 
 
 class ParametricActionsCartPoleNoEmbeddings(_Cart):

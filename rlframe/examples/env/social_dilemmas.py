@@ -9,6 +9,7 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.utils.errors import EnvError
 
 
 class MatrixSequentialSocialDilemma(MultiAgentEnv):
@@ -44,6 +45,12 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         self.max_steps = int(options.get("max_steps", 20))
         self.observation_space, self.action_space = self.OBSERVATION_SPACE, self.ACTION_SPACE
         self.step_count_in_current_episode = 0
+        self.np_random = np.random.default_rng()
+
+    def seed(self, seed: int | None = None) -> list[int | None]:
+        """Seeds `np_random`, for payoffs of your own that are drawn; those here are not."""
+        self.np_random = np.random.default_rng(seed)
+        return [seed]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Begins an episode."""
@@ -135,3 +142,57 @@ class IteratedBoSAndPD(MatrixSequentialSocialDilemma):
         ]
     )
     NAME = "IteratedBoSAndPD"
+
+
+class RockPaperScissors(MultiAgentEnv):
+    """Rock, paper, scissors: 1 for who wins, -1 for who loses, 10 moves. Each player sees the other's last action.
+
+    Args:
+        config: `sheldon_cooper` for five actions: a lizard and Spock, too.
+
+    Attributes:
+        player1_score: What the first player has earned, in all episodes together.
+        player2_score: What the second has.
+    """
+
+    ROCK, PAPER, SCISSORS, LIZARD, SPOCK = range(5)
+    #: What an action wins over.
+    _BEATS: ClassVar[Mapping[int, tuple[int, int]]] = {
+        ROCK: (SCISSORS, LIZARD),
+        PAPER: (ROCK, SPOCK),
+        SCISSORS: (PAPER, LIZARD),
+        LIZARD: (PAPER, SPOCK),
+        SPOCK: (ROCK, SCISSORS),
+    }
+    _MOVES = 10
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        self.sheldon_cooper = bool((config or {}).get("sheldon_cooper"))
+        self.observation_space = self.action_space = Discrete(5 if self.sheldon_cooper else 3)
+        self.player1, self.player2 = self.possible_agents = ["player1", "player2"]
+        self.last_move, self.num_moves = (self.ROCK, self.ROCK), 0
+        self.player1_score, self.player2_score = 0.0, 0.0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        """Begins an episode, as if both had played rock."""
+        del seed, options
+        self.last_move, self.num_moves = (self.ROCK, self.ROCK), 0
+        return self._obs(), {}
+
+    def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+        """Pays for both actions."""
+        first, second = (int(action_dict[player]) for player in self.possible_agents)
+        if not max(first, second) < self.action_space.n:
+            raise EnvError(
+                f"RockPaperScissors: got the actions {first} and {second}, wanted some of {self.action_space}"
+            )
+        self.last_move = (first, second)
+        self.num_moves += 1
+        paid = float(second in self._BEATS[first]) - float(first in self._BEATS[second])
+        self.player1_score += paid
+        self.player2_score -= paid
+        over = self.num_moves >= self._MOVES
+        return self._obs(), {self.player1: paid, self.player2: -paid}, {"__all__": over}, {"__all__": False}, {}
+
+    def _obs(self) -> MultiAgentDict:
+        return {self.player1: self.last_move[1], self.player2: self.last_move[0]}

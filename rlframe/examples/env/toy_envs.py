@@ -11,6 +11,7 @@ import tree
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rlframe.env.vector_env import VectorEnv
+from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.old_gym import known_to_both
 from rlframe.utils.spaces.space_utils import get_base_struct_from_space
 
@@ -45,6 +46,27 @@ class SimpleCorridor(gymnasium.Env[Any, Any]):
         self.cur_pos = max(self.cur_pos - 1, 0) if action == 0 else self.cur_pos + 1
         done = self.cur_pos >= self.end_pos
         return np.array([self.cur_pos], np.float32), 1.0 if done else -0.1, done, False, {}
+
+
+class GPURequiringEnv(SimpleCorridor):
+    """A corridor that can be made only where Ray has given a GPU to the process: by `num_gpus_per_worker`, `num_gpus`.
+
+    Args:
+        config: `corridor_length`.
+
+    Raises:
+        EnvError: If there is no GPU.
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__(config)
+        import ray  # noqa: TID251  this asks Ray
+
+        if not (ray.is_initialized() and ray.get_gpu_ids()):  # the question alone would start Ray
+            raise EnvError(
+                "GPURequiringEnv: Ray has given this process no GPU; set num_gpus_per_worker, or, for an environment "
+                "in the driver, num_gpus"
+            )
 
 
 class RepeatInitialObsEnv(gymnasium.Env[Any, Any]):
@@ -241,7 +263,12 @@ class MockEnv2(MockEnv):
 
     def __init__(self, episode_length: int, config: Any = None) -> None:
         super().__init__(episode_length, config)
-        self.observation_space = Discrete(100)
+        self.observation_space = Discrete(episode_length + 1)
+        self.rng_seed: int | None = None
+
+    def seed(self, rng_seed: int | None = None) -> None:
+        """Keeps the seed, so that it can be looked at."""
+        self.rng_seed = rng_seed
 
     def observe(self) -> int:
         """Returns the number of steps."""

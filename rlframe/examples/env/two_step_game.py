@@ -23,7 +23,7 @@ class TwoStepGame(MultiAgentEnv):
     number: the state, and 3 more for agent 1.
 
     Args:
-        config: Other forms. `one_hot_state_encoding` gives the state one-hot, and behind it the agent: 1 or 2;
+        env_config: Other forms. `one_hot_state_encoding` gives the state one-hot, and behind it the agent: 1 or 2;
             with `separate_state_space`, too, the state stands beside that, for QMIX's mixer. `actions_are_logits` has
             actions as vectors of two shares, of which the larger counts: that is how MADDPG acted in RLlib.
 
@@ -32,8 +32,8 @@ class TwoStepGame(MultiAgentEnv):
 
     action_space: Any = known_to_both(spaces.Discrete(2))
 
-    def __init__(self, config: Any = None) -> None:
-        config = config or {}
+    def __init__(self, env_config: Any = None) -> None:
+        config = env_config or {}
         self.possible_agents = [0, 1]
         if config.get("actions_are_logits"):
             self.action_space = Simplex((2,))
@@ -64,15 +64,28 @@ class TwoStepGame(MultiAgentEnv):
         rewards = dict.fromkeys(self.possible_agents, paid / 2)
         return self._obs(), rewards, {"__all__": over}, {"__all__": False}, {}
 
+    def seed(self, seed: int | None = None) -> None:
+        """Does nothing: nothing is drawn in this game."""
+
+    def agent_1_obs(self) -> Any:
+        """Returns what agent 0 sees, without what stands beside it for a mixer."""
+        return self._seen_by(0)
+
+    def agent_2_obs(self) -> Any:
+        """Returns what agent 1 sees."""
+        return self._seen_by(1)
+
     def _obs(self) -> MultiAgentDict:
-        return {agent: self._seen_by(agent) for agent in self.possible_agents}
+        seen = dict(zip(self.possible_agents, (self.agent_1_obs(), self.agent_2_obs()), strict=True))
+        if self._with_state:
+            return {agent: {"obs": obs, ENV_STATE: self._one_hot_state()} for agent, obs in seen.items()}
+        return seen
 
     def _seen_by(self, agent: int) -> Any:
-        if not self._one_hot:
-            return self._state + _STATES * agent
-        state = np.eye(_STATES, dtype=np.int64)[self._state]
-        seen = np.append(state, 1 + agent)
-        return {"obs": seen, ENV_STATE: state} if self._with_state else seen
+        return np.append(self._one_hot_state(), 1 + agent) if self._one_hot else self._state + _STATES * agent
+
+    def _one_hot_state(self) -> Any:
+        return np.eye(_STATES, dtype=np.int64)[self._state]
 
 
 class TwoStepGameWithGroupedAgents(GroupAgentsWrapper):

@@ -177,11 +177,16 @@ class TF2SharedWeightsModel(TFModelV2):
     """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
 
     def __init__(
-        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+        self,
+        observation_space: Any,
+        action_space: Any,
+        num_outputs: int,
+        model_config: dict[str, Any],
+        name: str,
     ) -> None:
-        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        super().__init__(observation_space, action_space, num_outputs, model_config, name)
         layers = tf.keras.layers
-        inputs = layers.Input((int(np.prod(obs_space.shape)),))
+        inputs = layers.Input((int(np.prod(observation_space.shape)),))
         features = shared_layer()(layers.Dense(64, activation="relu")(inputs))
         self.base_model = tf.keras.Model(inputs, [layers.Dense(num_outputs)(features), layers.Dense(1)(features)])
         self._value_out: Tensor = None

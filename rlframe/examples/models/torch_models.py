@@ -190,11 +190,16 @@ class TorchSharedWeightsModel(TorchModelV2, nn.Module):
     """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
 
     def __init__(
-        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+        self,
+        observation_space: Any,
+        action_space: Any,
+        num_outputs: int,
+        model_config: dict[str, Any],
+        name: str,
     ) -> None:
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        TorchModelV2.__init__(self, observation_space, action_space, num_outputs, model_config, name)
         nn.Module.__init__(self)
-        self.first_layer = SlimFC(int(np.prod(obs_space.shape)), 64, activation_fn=nn.ReLU)
+        self.first_layer = SlimFC(int(np.prod(observation_space.shape)), 64, activation_fn=nn.ReLU)
         self.shared = shared_layer()
         self.last_layer, self.vf = SlimFC(64, num_outputs), SlimFC(64, 1)
         self._features: Tensor | None = None
@@ -325,14 +330,14 @@ class TorchFrameStackingCartPoleModel(TorchModelV2, nn.Module):
         self.view_requirements["prev_n_rewards"] = ViewRequirement("rewards", shift=past)
         self.view_requirements["prev_n_actions"] = ViewRequirement("actions", shift=past, space=action_space)
 
-    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+    def forward(self, input_dict: Any, states: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
         """Returns outputs [B, num_outputs]."""
         del seq_lens
         actions = nn.functional.one_hot(input_dict["prev_n_actions"].long(), self.num_actions).float()
         parts = [input_dict["prev_n_obs"].float(), actions, input_dict["prev_n_rewards"].float()]
         features = self.layer1(torch.cat([part.flatten(1) for part in parts], dim=1))
         self._last_value = self.values(features)
-        return self.out(self.layer2(features)), state
+        return self.out(self.layer2(features)), states
 
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass."""

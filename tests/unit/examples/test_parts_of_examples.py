@@ -12,6 +12,7 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.models.catalog import ModelCatalog
+from rlframe.utils.errors import EnvError
 from tests.helpers.frameworks import FRAMEWORKS, cases, needs_tf
 
 
@@ -68,6 +69,7 @@ MULTI = {
     "windy_maze_env:HierarchicalWindyMazeEnv": {},
     "matrix_sequential_social_dilemma:IteratedPrisonersDilemma": {"max_steps": 4},
     "matrix_sequential_social_dilemma:IteratedBoSAndPD": {},
+    "rock_paper_scissors:RockPaperScissors": {},
     "random_env:RandomMultiAgentEnv": {"num_agents": 2},
 }
 
@@ -254,6 +256,52 @@ def test_two_step_game_has_rllibs_observations(options):
         return
     flat = [obs["obs"] if "state" in obs else obs for obs in seen[1]]
     assert [view.tolist() for view in flat] == [[1, 0, 0, 2], [0, 0, 1, 2]]
+    assert (env.agent_1_obs().tolist(), env.agent_2_obs().tolist()) == ([0, 0, 1, 1], [0, 0, 1, 2])
+
+
+def test_rock_paper_scissors_pays_who_wins():
+    game = example("env.rock_paper_scissors", "RockPaperScissors")
+    env = game({})
+    assert env.reset()[0] == {"player1": 0, "player2": 0}
+    obs, paid, over, _, _ = env.step({"player1": game.PAPER, "player2": game.ROCK})
+    assert (obs, paid, over["__all__"]) == ({"player1": 0, "player2": 1}, {"player1": 1, "player2": -1}, False)
+    with pytest.raises(EnvError, match="got the actions 3 and 0"):
+        env.step({"player1": game.LIZARD, "player2": game.ROCK})
+    assert [env.step({"player1": 1, "player2": 1})[2]["__all__"] for _ in range(9)] == [False] * 8 + [True]
+    assert (env.player1_score, env.player2_score) == (1, -1)
+    five = game({"sheldon_cooper": True})
+    five.reset()
+    won = [[five.step({"player1": a, "player2": b})[1]["player1"] for b in range(5)] for a in range(5)]
+    assert won[game.SPOCK] == [1, -1, 1, -1, 0]
+    assert (np.array(won) == -np.array(won).T).all()
+    assert [row.count(1) for row in won] == [2] * 5
+
+
+def test_an_environment_can_require_a_gpu():
+    required = example("env.gpu_requiring_env", "GPURequiringEnv")
+    with pytest.raises(EnvError, match="num_gpus_per_worker"):
+        required({"corridor_length": 3})
+
+
+def test_environments_take_rllibs_calls():
+    game = example("env.two_step_game", "TwoStepGame")(env_config={})
+    game.seed(seed=1)
+    assert example("env.matrix_sequential_social_dilemma", "IteratedChicken")({}).seed(seed=3) == [3]
+    mock = example("env.mock_env", "MockEnv2")(5)
+    mock.seed(rng_seed=7)
+    assert (mock.rng_seed, mock.observation_space.n) == (7, 6)
+    cart = example("env.parametric_actions_cartpole", "ParametricActionsCartPole")(8)
+    cart.reset(seed=1)
+    for _ in range(5):
+        cart.update_avail_actions()
+        assert (cart.action_assignments[cart.left_idx] == cart.left_action_embed).all()
+        assert np.flatnonzero(cart.action_mask).tolist() == sorted({cart.left_idx, cart.right_idx})
+
+
+def test_agents_in_turn_may_see_how_many_steps_they_had():
+    env = example("env.multi_agent", "RoundRobinMultiAgent")(num=2, increment_obs=True)
+    seen = [env.reset()[0], *(env.step({agent: 0})[:2] for agent in (0, 1, 0))]
+    assert seen == [{0: 0}, ({1: 0}, {1: 0.0}), ({0: 1}, {0: 100.0}), ({1: 1}, {1: 100.0})]
 
 
 def test_policies_play_rock_paper_scissors():
