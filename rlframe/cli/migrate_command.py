@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -32,13 +33,16 @@ def migrate(
 ) -> None:
     """Rewrite programs for RLlib 0.8 to 1.13: imports, paths, renamed config keys.
 
+    Beside such programs, other files of a folder lose names that Python and NumPy no longer have, too (`np.bool`).
     The difference goes to stdout, what a person must decide to stderr. Exit codes: 0, nothing is left to decide; 1,
     something is; 2, a file could not be read, the others were.
     """
     with reporting(debug):
         code = 0
-        for path in _programs(paths):
-            code = max(code, _migrate(path, write))
+        for found in _programs(paths):
+            helpers = _has_program_of_rllib(found)
+            for path in found:
+                code = max(code, _migrate(path, write, helpers))
     raise typer.Exit(code)
 
 
@@ -100,8 +104,8 @@ def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple
     return directory, written
 
 
-def _programs(paths: list[Path]) -> Iterator[Path]:
-    """Yields the programs and notebooks in files and folders, each once."""
+def _programs(paths: list[Path]) -> Iterator[list[Path]]:
+    """Yields the programs and notebooks of each file or folder, each once."""
     from rlframe.rllib1x.checkpoints import is_rllib_checkpoint
 
     seen = set()
@@ -110,10 +114,10 @@ def _programs(paths: list[Path]) -> Iterator[Path]:
             raise ConfigError(f"{path}: there is no such file or folder")
         if is_rllib_checkpoint(path):
             raise ConfigError(f"{path} is a checkpoint: rlframe migrate-checkpoint ALGO {path}")
-        for found in sorted(_below(path)) if path.is_dir() else [path]:
-            if found.resolve() not in seen:
-                seen.add(found.resolve())
-                yield found
+        below = sorted(_below(path)) if path.is_dir() else [path]
+        new = [found for found in below if found.resolve() not in seen]
+        seen.update(found.resolve() for found in new)
+        yield new
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -123,12 +127,25 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(place, name) for name in files if name.endswith((".py", ".ipynb")))
 
 
-def _migrate(path: Path, write: bool) -> int:
+def _has_program_of_rllib(paths: list[Path]) -> bool:
+    """Returns whether some of the files use RLlib, or this package: a folder may have been migrated before."""
+    return any(re.search(rb"\bray\.rllib\b|\bfrom ray import .*rllib|\brlframe\b", _read(path)) for path in paths)
+
+
+def _read(path: Path) -> bytes:
+    """Returns what is in a file; nothing where it cannot be read, which is told when its turn comes."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _migrate(path: Path, write: bool, helpers: bool) -> int:
     """Shows or writes what changes in a file, and returns its exit code."""
     try:
         raw = path.read_bytes()
         text = raw.decode()
-        migration = _migrated(path, text)
+        migration = _migrated(path, text, helpers)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         sys.stderr.write(f"{path}: {error}\n")
         return _UNREADABLE
@@ -139,11 +156,11 @@ def _migrate(path: Path, write: bool) -> int:
     return _TO_DECIDE if migration.notes else 0
 
 
-def _migrated(path: Path, text: str) -> Migration:
+def _migrated(path: Path, text: str, helpers: bool) -> Migration:
     """Returns a file's text before and after."""
     from rlframe.rllib1x.migration import migrate_notebook, migrate_program
 
-    return migrate_notebook(text) if path.suffix == ".ipynb" else migrate_program(text)
+    return migrate_notebook(text) if path.suffix == ".ipynb" else migrate_program(text, helper=helpers)
 
 
 def _show_or_write(path: Path, migration: Migration, write: bool) -> None:

@@ -16,6 +16,7 @@ from rlframe.utils.errors import ConfigError
 
 _CELL = "#%% rlframe: cell "
 _MAGIC = "pass  #%% rlframe: magic "
+_GONE = re.compile(r"^\s*(import|from)\b.*(\b(numpy|collections|time|inspect|fractions)\b|\*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,13 @@ class Migration:
     notes: tuple[Note, ...]
 
 
-def migrate_program(text: str) -> Migration:
+def migrate_program(text: str, *, helper: bool = False) -> Migration:
     """Rewrites a Python program.
 
     Args:
         text: The program.
+        helper: Whether it is a file beside a program of RLlib's, which may use it: names that Python and NumPy no
+            longer have are then rewritten even if it does not mention RLlib.
 
     Returns:
         It before and after, and what a person must decide. Rewriting `after` again changes nothing.
@@ -45,7 +48,7 @@ def migrate_program(text: str) -> Migration:
     Raises:
         ConfigError: If it is no Python, which names line and reason, or LibCST is missing.
     """
-    if "ray" not in text:
+    if "ray" not in text and not (helper and _GONE.search(text)):
         return Migration(text, text, ())
     try:
         import libcst
@@ -60,7 +63,7 @@ def migrate_program(text: str) -> Migration:
         raise ConfigError(
             f"line {error.raw_line} is no Python that can be read ({reason}); mend it, or run 2to3 if it is Python 2"
         ) from None
-    after, notes = rewrite(module)
+    after, notes = rewrite(module, helper=helper)
     return Migration(text, after, tuple(sorted({*notes, *_notes_on_commands(text)})))
 
 

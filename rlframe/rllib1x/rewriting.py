@@ -44,13 +44,16 @@ _ARGUMENTS_OF_INIT = {
 """Arguments of `ray.init` that Ray no longer has: what it calls them, or None where it has nothing of the kind."""
 
 
-def rewrite(module: cst.Module) -> tuple[str, list[Note]]:
-    """Returns the text of the rewritten program, and what a person must decide."""
+def rewrite(module: cst.Module, *, helper: bool = False) -> tuple[str, list[Note]]:
+    """Returns the text of the rewritten program, and what a person must decide; of helpers, names that are gone."""
     uses = _Uses()
     module.visit(uses)
     by_name = uses.algorithm_by_name or (uses.algorithm_chosen and uses.algorithm_named)
     if not (uses.rllib or by_name or uses.names_of_old_tune()):
-        return module.code, []
+        if not helper:
+            return module.code, []
+        of_helper = _GoneNames(uses.modules)
+        return MetadataWrapper(module).visit(of_helper).code, of_helper.notes
     read = frozenset(text for text, count in uses.reads.items() if count > 0)
     in_vain = frozenset(name for name in _GONE_OF_RAY if uses.gone_of_ray[name] <= 0)
     rewriter = _Rewriter(read, uses.modules, in_vain=in_vain)
@@ -119,16 +122,46 @@ class _Uses(cst.CSTVisitor):
             self.algorithm_chosen |= called.endswith("tune.run") and isinstance(node.args[0].value, cst.Attribute)
 
 
-class _Rewriter(cst.CSTTransformer):
-    """Rewrites a program; `notes` is what a person must decide."""
+class _GoneNames(cst.CSTTransformer):
+    """Rewrites names that Python and NumPy no longer have; `notes` is what a person must decide."""
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, read: frozenset[str], modules: Mapping[str, str], *, in_vain: frozenset[str]) -> None:
+    def __init__(self, modules: Mapping[str, str]) -> None:
         super().__init__()
         self._modules = modules
-        self._in_vain = in_vain
         self.notes: list[Note] = []
+
+    def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
+        if sentence := gone_names.sentence_on(original_node, self._modules):
+            self._note(original_node, sentence)
+        return gone_names.replacement(updated_node, self._modules) or updated_node
+
+    def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
+        for sentence in gone_names.sentences_on_import(_dotted(node.module) or "", _names_of(node)):
+            self._note(node, sentence)
+
+    def leave_SimpleStatementLine(
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
+        del original_node
+        match updated_node.body:
+            case [cst.ImportFrom(names=names) as statement] if _dotted(
+                statement.module
+            ) == "collections" and not isinstance(names, cst.ImportStar):
+                return gone_names.abstract_apart(updated_node, statement, names)
+        return updated_node
+
+    def _note(self, node: cst.CSTNode, text: str, page: str = PATHS_PAGE) -> None:
+        self.notes.append(Note(self.get_metadata(PositionProvider, node).start.line, text, page))
+
+
+class _Rewriter(_GoneNames):
+    """Rewrites a program of RLlib's."""
+
+    def __init__(self, read: frozenset[str], modules: Mapping[str, str], *, in_vain: frozenset[str]) -> None:
+        super().__init__(modules)
+        self._in_vain = in_vain
         self._read = read
         self._configs: list[bool] = []
         self._paths: list[str | None] = []
@@ -141,9 +174,7 @@ class _Rewriter(cst.CSTTransformer):
             return cst.Name(_NEW, lpar=updated_node.lpar, rpar=updated_node.rpar)
         if _dotted(original_node) == "ray.tune" and not self._in_import:
             return updated_node.with_changes(value=cst.Name(_NEW))
-        if sentence := gone_names.sentence_on(original_node, self._modules):
-            self._note(original_node, sentence)
-        return gone_names.replacement(updated_node, self._modules) or updated_node
+        return super().leave_Attribute(original_node, updated_node)
 
     def visit_Import(self, node: cst.Import) -> None:
         self._in_import = True
@@ -167,8 +198,7 @@ class _Rewriter(cst.CSTTransformer):
         module = _dotted(node.module) or ""
         if _is_below(module, _OLD) and not node.relative:
             self._note_missing(node, _NEW + module.removeprefix(_OLD), _names_of(node))
-        for sentence in gone_names.sentences_on_import(module, _names_of(node)):
-            self._note(node, sentence)
+        super().visit_ImportFrom(node)
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         self._in_import = False
@@ -187,17 +217,12 @@ class _Rewriter(cst.CSTTransformer):
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
     ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
-        del original_node
         match updated_node.body:
             case [cst.ImportFrom(names=names) as statement] if _dotted(statement.module) == "ray" and not isinstance(
                 names, cst.ImportStar
             ):
                 return _split_import_of_ray(updated_node, statement, names)
-            case [cst.ImportFrom(names=names) as statement] if _dotted(
-                statement.module
-            ) == "collections" and not isinstance(names, cst.ImportStar):
-                return gone_names.abstract_apart(updated_node, statement, names)
-        return updated_node
+        return super().leave_SimpleStatementLine(original_node, updated_node)
 
     def leave_FormattedStringText(
         self, original_node: cst.FormattedStringText, updated_node: cst.FormattedStringText
@@ -278,9 +303,6 @@ class _Rewriter(cst.CSTTransformer):
         return updated_node.with_changes(key=_requoted(original_node.key, name), value=value)
 
     # What a person must decide
-
-    def _note(self, node: cst.CSTNode, text: str, page: str = PATHS_PAGE) -> None:
-        self.notes.append(Note(self.get_metadata(PositionProvider, node).start.line, text, page))
 
     def _note_missing(self, node: cst.CSTNode, module: str, names: Sequence[str]) -> None:
         for name, reason in missing_names(module, names).items():

@@ -185,6 +185,21 @@ def test_the_command_shows_and_writes_only_when_told(tmp_path):
     assert invoke(str(tmp_path / "none")).exit_code == 2
 
 
+def test_files_beside_a_program_lose_names_that_are_gone(tmp_path):
+    program, helper, other = tmp_path / "train.py", tmp_path / "lib" / "buffer.py", tmp_path / "plot.py"
+    helper.parent.mkdir()
+    helper.write_text("import collections\nimport numpy as np\nfrom time import clock\nx = np.zeros(3, np.bool)\n")
+    other.write_text("print 'of Python 2'\n")
+    alone = invoke(str(tmp_path))
+    assert (alone.exit_code, alone.stdout) == (0, "")
+    program.write_text("from ray.rllib.agents.ppo import PPOTrainer\n")
+    beside = invoke(str(tmp_path), "--write")
+    assert beside.exit_code == 1
+    assert helper.read_text().endswith("x = np.zeros(3, bool)\n")
+    assert f"{helper}:3: time.clock is gone since Python 3.8" in beside.stderr
+    assert "plot.py" not in beside.stderr
+
+
 def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
     program = (
         "import ray.experimental.tf_utils\nimport ray.utils\nfrom ray.rllib.env import EnvContext\n"
