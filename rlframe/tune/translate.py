@@ -9,6 +9,7 @@
 | `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
 | `progress_reporter` | the same, and it prints |
+| `sample_from(lambda spec: spec.stop["training_iteration"])` in `config` | functions that find it |
 | `sync_config={"upload_dir": None}` | nothing |
 | `queue_trials`, `ray_auto_init` and the like | nothing: Ray does so by itself, or has no such thing any more |
 """
@@ -24,6 +25,7 @@ import ray.tune
 
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import logger_callbacks
+from rlframe.tune.specs import with_specs
 from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import ConfigError
 
@@ -73,6 +75,8 @@ def translate_run(arguments: Mapping[str, Any]) -> dict[str, Any]:
         translated["resume"] = "ERRORED_ONLY"
     if translated.get("restore") is not None:
         translated["restore"] = checkpoint_path(translated["restore"])
+    if translated.get("config"):
+        translated["config"] = with_specs(translated["config"], arguments)
     return translated
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import ray.tune
+from ray.tune.search.variant_generator import generate_variants
 from ray.tune.trainable.function_trainable import wrap_function
 
 from rlframe import tune
@@ -22,6 +23,25 @@ from rlframe.utils.errors import ConfigError
 def test_local_dir_is_an_absolute_storage_path() -> None:
     assert translate_run({"local_dir": "~/here"}) == {"storage_path": os.path.expanduser("~/here")}
     assert translate_run({"local_dir": "here"}) == {"storage_path": os.path.abspath("here")}
+
+
+def test_functions_that_sample_find_what_stands_beside_the_config() -> None:
+    config = {
+        "a": tune.grid_search([1, 2]),
+        "of_spec": tune.sample_from(lambda spec: spec.config.a * spec.stop["training_iteration"]),
+        "model": {"of_config": tune.sample_from(lambda config: config["a"] + 1)},
+        "layers": [tune.sample_from(lambda spec: spec["num_samples"]), 5],
+        "b": tune.sample_from(lambda spec: spec.config.of_spec + 1),
+    }
+    given = dict(config)
+    translated = translate_run({"config": config, "stop": {"training_iteration": 10}, "num_samples": 3})
+    assert config == given
+    assert translated["config"]["a"] is config["a"]
+    sampled = [spec for _, spec in generate_variants(translated["config"])]
+    assert [(each["of_spec"], each["b"], each["model"]["of_config"]) for each in sampled] == [(10, 11, 2), (20, 21, 3)]
+    assert [each["layers"] for each in sampled] == [[3, 5]] * 2
+    by_name = translate_experiments({"one": {"run": "PG", "config": config, "stop": {"training_iteration": 4}}})
+    assert [spec["b"] for _, spec in generate_variants(by_name["one"]["config"])] == [5, 9]
 
 
 def test_sync_config_that_says_nothing_is_dropped() -> None:
