@@ -64,10 +64,10 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
         options: dict[str, Any] = {}
         if "max_seq_len" in takes:
             options["max_seq_len"] = config.get("model", {}).get("max_seq_len", 20)
-        if "get_batch_divisibility_req" in takes:
-            options["get_batch_divisibility_req"] = hooks.get("get_batch_divisibility_req")
         self._first_run_waits = True
         base.__init__(self, obs_space, action_space, config, **options)
+        if (multiple := hooks.get("get_batch_divisibility_req")) is not None:  # built-in policies do not take it
+            self.batch_divisibility_req = multiple(self) if callable(multiple) else multiple
         self.view_requirements.update(_views_of_learning(self, hooks))
         for moment in ("before_loss_init", "_after_loss_init", "after_init"):
             if moment in hooks:

@@ -34,7 +34,8 @@ def build_policy_class(name: str, framework: str, **hooks: Any) -> type[Any]:
             * `make_model(policy, obs_space, action_space, config)` or `make_model_and_action_dist(...)`.
             * `compute_gradients_fn(policy, batch)`, `apply_gradients_fn(policy, optimizer, grads)`.
             * `mixins`: classes that come before the base policy.
-            * `get_batch_divisibility_req`: int or `fn(policy)`.
+            * `get_batch_divisibility_req`: int or `fn(policy)`, which is the policy's `batch_divisibility_req`. Losses
+              may read it; batches are not filled up with zeros to a multiple of it.
 
     Returns:
         A policy class with `with_updates(**overrides)`, which derives a class with some hooks replaced.

@@ -554,3 +554,15 @@ def test_appo_with_functions_of_the_users_own_has_values_and_what_followed():
     assert batch["vf_preds"].shape == (8,)
     assert policy._value(obs=batch["obs"][:1]) == pytest.approx(batch["vf_preds"][0], abs=1e-5)
     worker.stop()
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("given", [7, lambda policy: policy.config["rollout_fragment_length"] // 2])
+def test_a_policy_derived_with_updates_has_what_batches_should_be_a_multiple_of(framework, given):
+    built_in = module("pg.pg", framework)
+    base = getattr(built_in, "PGTorchPolicy" if framework == "torch" else "PGTFPolicy")
+    policy_class = base.with_updates(name="Mine", get_batch_divisibility_req=given)
+    space = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
+    config = {**get_trainer_class("PG").get_default_config(), **COMMON, "framework": framework}
+    policy = policy_class(space, gym.spaces.Discrete(2), config)
+    assert policy.batch_divisibility_req == (10 if callable(given) else given)
