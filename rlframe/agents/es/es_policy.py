@@ -79,13 +79,13 @@ class ARSPolicy(PerturbedPolicy):
         return step, {"grad_gnorm": float(np.linalg.norm(gradient)), "directions": len(both), "returns_std": spread}
 
 
-def centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Returns ranks from −½ (the smallest of all) to ½, shaped as `values`; equal values share the mean of theirs."""
-    _, inverse, counts = np.unique(np.ravel(values), return_inverse=True, return_counts=True)
+def centered_ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns ranks from −½ (the smallest of all) to ½, shaped as `x`; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(np.ravel(x), return_inverse=True, return_counts=True)
     if len(inverse) < 2:
-        return np.zeros(np.shape(values))
+        return np.zeros(np.shape(x))
     ranks = (np.cumsum(counts) - (counts + 1) / 2)[inverse] / (len(inverse) - 1) - 0.5
-    return np.asarray(ranks.reshape(np.shape(values)), np.float64)
+    return np.asarray(ranks.reshape(np.shape(x)), np.float64)
 
 
 class _Adam(Component):

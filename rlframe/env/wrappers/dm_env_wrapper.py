@@ -62,8 +62,9 @@ class DMEnv(gymnasium.Env[Any, Any]):
         made = self._env.step(action)
         return self._outcome(made, float(made.reward or 0.0))
 
-    def render(self) -> Any:
-        """Returns the last observation, for environments that observe pictures."""
+    def render(self, mode: str = "rgb_array") -> Any:
+        """Returns the last observation, for environments that observe pictures, whatever the mode."""
+        del mode
         return self._seen
 
     def close(self) -> None:

@@ -47,11 +47,11 @@ class OpenSpielEnv(MultiAgentEnv):
         self.state = self.env.new_initial_state()
         return self._observe(), {}
 
-    def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
+    def step(self, action: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Lets the players move whose observations were returned."""
         state, rewards = self.state, dict.fromkeys(range(self.num_agents), 0.0)
         movers = range(self.num_agents) if state.is_simultaneous_node() else [state.current_player()]
-        moves = [self._allowed(player, action_dict, rewards) for player in movers]
+        moves = [self._allowed(player, action, rewards) for player in movers]
         before = np.asarray(state.returns())
         if state.is_simultaneous_node():
             state.apply_actions(moves)

@@ -128,8 +128,9 @@ class WheelBanditEnv(_Bandit):
     Source: Riquelme et al. 2018, "Deep Bayesian Bandits Showdown", section 5.4.
     """
 
-    observation_space = Box(-1.0, 1.0, (2,), np.float32)
-    action_space = Discrete(5)
+    feature_dim, num_actions = 2, 5
+    observation_space = Box(-1.0, 1.0, (feature_dim,), np.float32)
+    action_space = Discrete(num_actions)
     defaults: ClassVar[Any] = {"delta": 0.5, "mu_1": 1.2, "mu_2": 1.0, "mu_3": 50.0, "std": 0.01}
 
     def _next_context(self) -> Any:

@@ -43,7 +43,7 @@ def test_ranks_by_hand():
     np.testing.assert_allclose(centered_ranks(np.array([2.0, 2.0, 0.0, 9.0])), [0.0, 0.0, -0.5, 0.5])
     np.testing.assert_allclose(centered_ranks(np.array([5.0])), [0.0])
     # pairs of returns are ranked together, as RLlib's compute_centered_ranks has it
-    ranks = centered_ranks(np.array([[3.0, 1.0], [2.0, 5.0]]))
+    ranks = centered_ranks(x=np.array([[3.0, 1.0], [2.0, 5.0]]))
     np.testing.assert_allclose(ranks, [[1 / 6, -0.5], [-1 / 6, 0.5]])
 
 

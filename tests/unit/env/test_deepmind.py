@@ -55,6 +55,7 @@ def test_episodes_of_dm_env_end_by_their_discount():
         assert [step[1] for step in steps] == [0.5, 0.5, 2.0]
         assert [step[2:4] for step in steps] == [(False, False), (False, False), ends]
         assert steps[-1][0]["at_end"] == 1
+    assert env.render(mode="rgb_array")["at_end"] == 1
 
 
 def test_what_is_no_array_of_numbers_is_refused():
@@ -93,7 +94,7 @@ def test_players_take_turns_and_a_forbidden_move_costs():
     env = game("tic_tac_toe")
     obs, _ = env.reset(seed=0)
     assert set(obs) == {0}
-    obs, rewards, ends, _, _ = env.step({0: 4})
+    obs, rewards, ends, _, _ = env.step(action={0: 4})
     assert set(obs) == {1}
     assert rewards == {0: 0.0, 1: 0.0}
     assert not ends["__all__"]

@@ -286,6 +286,8 @@ def test_an_environment_can_require_a_gpu():
 def test_environments_take_rllibs_calls():
     game = example("env.two_step_game", "TwoStepGame")(env_config={})
     game.seed(seed=1)
+    wheel = example("env.bandit_envs_discrete", "WheelBanditEnv")
+    assert (wheel.feature_dim, wheel.num_actions) == (2, 5)
     assert example("env.matrix_sequential_social_dilemma", "IteratedChicken")({}).seed(seed=3) == [3]
     mock = example("env.mock_env", "MockEnv2")(5)
     mock.seed(rng_seed=7)
