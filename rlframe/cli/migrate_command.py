@@ -108,7 +108,7 @@ def _programs(paths: list[Path]) -> Iterator[list[Path]]:
     """Yields the programs and notebooks of each file or folder, each once."""
     from rlframe.rllib1x.checkpoints import is_rllib_checkpoint
 
-    seen = set()
+    seen: set[Path] = set()
     for path in paths:
         if not path.exists():
             raise ConfigError(f"{path}: there is no such file or folder")
