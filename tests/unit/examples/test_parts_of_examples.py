@@ -300,6 +300,12 @@ def test_environments_take_rllibs_calls():
         assert np.flatnonzero(cart.action_mask).tolist() == sorted({cart.left_idx, cart.right_idx})
 
 
+def test_a_model_that_shares_a_layer_takes_rllibs_names():
+    spaces = {"observation_space": gym.spaces.Box(-1, 1, (3,)), "action_space": gym.spaces.Discrete(2)}
+    model = example("models.shared_weights_model", "TorchSharedWeightsModel")
+    assert model(**spaces, num_outputs=2, model_config={}, name="shared").name == "shared"
+
+
 def test_agents_in_turn_may_see_how_many_steps_they_had():
     env = example("env.multi_agent", "RoundRobinMultiAgent")(num=2, increment_obs=True)
     seen = [env.reset()[0], *(env.step({agent: 0})[:2] for agent in (0, 1, 0))]
