@@ -45,7 +45,7 @@ def test_tensorflow_is_imported_only_where_the_name_says_so():
 def test_ray_is_imported_only_in_upper_layers():
     for path in FILES:
         allowed = below(path, "execution", "evaluation", "trainer", "tune", "cli", "deploy")
-        if not (allowed or path.name == "_tune_names.py"):
+        if not (allowed or path.name in ("_tune_names.py", "toy_envs.py")):  # GPURequiringEnv asks Ray for GPUs
             assert "ray" not in imported(path), path
 
 
