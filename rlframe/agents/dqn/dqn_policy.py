@@ -258,8 +258,8 @@ class DQNPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns statistics of the batch's Q-values and the learning rate."""
-        kept = {key: value for key, value in self._loss_outputs.items() if key != "td_error"} or q_stats_left(self)
-        return {"cur_lr": self.cur_lr, **kept}
+        told = {key: value for key, value in self._loss_outputs.items() if key != "td_error"} or q_stats_left(self)
+        return {"cur_lr": self.cur_lr, **told}
 
     def extra_compute_grad_fetches(self) -> dict[str, Any]:
         """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""

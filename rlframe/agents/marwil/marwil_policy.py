@@ -205,7 +205,7 @@ class MARWILPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns the losses, all means over the rows, and the moving average of squared advantages."""
-        outputs: dict[str, Any] = {**kept_by_users_loss(self, _KEPT), **self._loss_outputs}
+        outputs: dict[str, Any] = dict(self._loss_outputs or kept_by_users_loss(self, _KEPT))
         if self.config.beta == 0.0:
             return outputs
         own = vars(self).get("_moving_average_sqd_adv_norm")  # moved by a loss that is a copy of RLlib's

@@ -51,9 +51,8 @@ class PGPolicy(LearningPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns `policy_loss`, also where a loss of the user's own left it as RLlib's did."""
-        return kept_by_users_loss(self, {"policy_loss": ("pi_err", "policy_loss")}) | super().extra_grad_info(
-            train_batch
-        )
+        names = {"policy_loss": ("pi_err", "policy_loss")}
+        return super().extra_grad_info(train_batch) or kept_by_users_loss(self, names)
 
 
 __getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")
