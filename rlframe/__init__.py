@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlframe.agents.bandit import BanditLinTSTrainer, BanditLinUCBTrainer
     from rlframe.agents.ddpg import ApexDDPGTrainer, DDPGTrainer, TD3BCTrainer, TD3Trainer
     from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
+    from rlframe.agents.dreamer import DREAMERTrainer
     from rlframe.agents.es import ARSTrainer, ESTrainer
     from rlframe.agents.impala import ImpalaTrainer
     from rlframe.agents.iql import IQLTrainer
@@ -63,6 +64,7 @@ _LAZY = {
     "DDPGTrainer": "rlframe.agents.ddpg",
     "DDPPOTrainer": "rlframe.agents.ppo",
     "DQNTrainer": "rlframe.agents.dqn",
+    "DREAMERTrainer": "rlframe.agents.dreamer",
     "ExternalEnv": "rlframe.env.external_env",
     "IQLTrainer": "rlframe.agents.iql",
     "ARSTrainer": "rlframe.agents.es",
@@ -110,6 +112,7 @@ __all__ = [
     "DDPGTrainer",
     "DDPPOTrainer",
     "DQNTrainer",
+    "DREAMERTrainer",
     "ESTrainer",
     "ExternalEnv",
     "IQLTrainer",

@@ -42,6 +42,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "DDPG": AlgorithmEntry("rlframe.agents.ddpg:DDPGTrainer", "rlframe.agents.ddpg:DEFAULT_CONFIG"),
     "DDPPO": AlgorithmEntry("rlframe.agents.ppo:DDPPOTrainer", "rlframe.agents.ppo.ddppo:DEFAULT_CONFIG"),
     "DQN": AlgorithmEntry("rlframe.agents.dqn:DQNTrainer", "rlframe.agents.dqn:DEFAULT_CONFIG"),
+    "DREAMER": AlgorithmEntry("rlframe.agents.dreamer:DREAMERTrainer", "rlframe.agents.dreamer:DEFAULT_CONFIG"),
     "ES": AlgorithmEntry("rlframe.agents.es:ESTrainer", "rlframe.agents.es:DEFAULT_CONFIG"),
     "IMPALA": AlgorithmEntry("rlframe.agents.impala:ImpalaTrainer", "rlframe.agents.impala:DEFAULT_CONFIG"),
     "IQL": AlgorithmEntry("rlframe.agents.iql:IQLTrainer", "rlframe.agents.iql:DEFAULT_CONFIG"),
@@ -81,7 +82,6 @@ LATER_NAMES = {
 """Names of Ray 1.11 to 1.13, when nothing was contributed any more."""
 
 _INSTEAD = {
-    "DREAMER": "use PPO or IMPALA, with use_lstm where observations hide the state",
     "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
 }
 

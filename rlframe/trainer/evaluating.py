@@ -68,6 +68,10 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
 def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     """Returns the evaluation `WorkerSet` of a trainer."""
     config = evaluation_config(trainer.config, merge, trainer.seed)
+    if "horizon" not in (trainer.config.get("evaluation_config") or {}):
+        config["horizon"] = trainer._effective_config[
+            "horizon"
+        ]  # in the steps that episodes of training are counted in
     from rlframe.evaluation.worker_set import WorkerSet
 
     env_creator = trainer.env_creator

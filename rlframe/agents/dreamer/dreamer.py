@@ -1,11 +1,10 @@
-"""Dreamer: behaviours learned by imagining, in a model that is learned from replayed episodes; config, plan, trainer."""
+"""Dreamer: behaviours learned by imagining, in a model that replayed episodes taught; config, plan, trainer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rlframe.agents.families.off_policy import TwoRatesConfig
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.declaration import Section
 from rlframe.config.options import option, section
@@ -24,6 +23,14 @@ if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
 
 
+#: Keys that are not read, and what is.
+_INSTEAD = {
+    "gamma": "discount",
+    "lr": "td_model_lr, actor_lr and critic_lr",
+    "train_batch_size": "batch_size and batch_length",
+}
+
+
 class DreamerModelConfig(Section):
     """Options of Dreamer's networks."""
 
@@ -40,7 +47,7 @@ class DreamerModelConfig(Section):
     )  # fmt: skip
 
 
-class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
+class DreamerConfig(GradientClippingConfig):
     """Keys of Dreamer (Hafner et al. 2020)."""
 
     new_defaults: ClassVar[Any] = {
@@ -48,12 +55,12 @@ class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
         "batch_mode": "complete_episodes",
         "horizon": 1000,
         "grad_clip": 100.0,
-        "actor_lr": 8e-5,
-        "critic_lr": 8e-5,
         "env_config": {FRAME_SKIP: 2},
     }
 
     td_model_lr: float = option(6e-4, "Learning rate of the world model's Adam.", low=0, log=True)
+    actor_lr: float = option(8e-5, "Learning rate of the actor's Adam.", low=0, log=True)
+    critic_lr: float = option(8e-5, "Learning rate of the value's Adam.", low=0, log=True)
     discount: float = option(0.99, "γ: discount of imagined rewards.", low=0, high=1)
     lambda_: float = option(
         0.95, "λ: weight of longer imagined returns.", low=0, high=1, key="lambda", source="Hafner et al. 2020, eq. 6"
@@ -84,6 +91,10 @@ class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
         skip = self.frame_skip()
         if not isinstance(skip, int) or skip < 1:
             yield f"env_config.frame_skip={skip!r}: wanted an integer >= 1, how often each action is done"
+        yield from self._faults_of_others()
+
+    def _faults_of_others(self) -> Iterator[str]:
+        """Yields what other algorithms can, and this one cannot."""
         if self.framework != "torch":
             yield f"framework={self.framework!r}: Dreamer is in PyTorch alone, as in RLlib; set 'torch'"
         if self.batch_mode != "complete_episodes":
@@ -107,9 +118,12 @@ class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
         """Yields remarks on keys that are not read."""
         yield from super().remarks()
         defaults = self.defaults()
-        for key, instead in {"gamma": "discount", "train_batch_size": "batch_size and batch_length"}.items():
+        for key, instead in _INSTEAD.items():
             if self[key] != defaults[key]:
                 yield f"{key}={self[key]} has no effect here; set {instead}"
+        for key, default in defaults["model"].items():
+            if self["model"].get(key) != default:
+                yield f"model.{key}={self['model'][key]!r} has no effect on Dreamer's networks; set dreamer_model"
 
     def derived(self) -> dict[str, Any]:
         """Returns horizon and random steps in actions, and how these are explored."""
@@ -131,7 +145,7 @@ class RepeatActions:
         super().setup(config)  # type: ignore[misc]  # the trainer's behind the mixin
 
 
-class DreamerIteration:
+class LearnFromEpisodes:
     """Takes any item, learns some times from replayed pieces, and gives what the last learner step gave.
 
     Args:
@@ -161,7 +175,7 @@ def execution_plan(
     """Samples episodes, stores them, and learns behind each sample once there are `prefill_timesteps`."""
     config, buffer = DreamerConfig.view(config), local_replay_buffer
     store = ParallelRollouts(workers, mode="bulk_sync").for_each(StoreToReplayBuffer(local_buffer=buffer))
-    learn = DreamerIteration(workers, buffer, config.dreamer_train_iters)
+    learn = LearnFromEpisodes(workers, buffer, config.dreamer_train_iters)
     return StandardMetricsReporting(store.filter(buffer.has_enough).for_each(learn), workers, config)
 
 

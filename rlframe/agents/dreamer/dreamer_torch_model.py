@@ -1,8 +1,8 @@
 """Dreamer's networks: what is seen becomes a state, the state dreams on, and says what it would see, gain and do.
 
-A state is `[mean, std, stoch, deter]`: the moments of a Gaussian `[..., S]`, a sample of it, and the GRU's state `[..., D]`.
-Features, which all other networks are given, are `stoch` and `deter` side by side. A is the width of actions, E that of
-what an encoder makes of an observation. Where `noise` is None, samples are drawn from PyTorch's global stream.
+A state is `[mean, std, stoch, deter]`: the moments of a Gaussian `[..., S]`, a sample of it, and the GRU's state, which
+is `[..., D]`. Features, which all other networks are given, are `stoch` and `deter` side by side. A is the width of
+actions, E that of what an encoder makes of an observation. Without `noise`, PyTorch's global stream is drawn from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch import distributions as td
-from torch.nn import functional as F
+from torch.nn.functional import softplus
 
 from rlframe.data.columns import OBS
 from rlframe.models.modelv2 import OBS_FLAT
@@ -67,7 +67,7 @@ class TanhBijector(td.transforms.TanhTransform):
     """tanh, whose inverse is finite also at -1 and 1, where rounding brings actions."""
 
     def _inverse(self, y: Tensor) -> Tensor:
-        return super()._inverse(y.clamp(-0.99999997, 0.99999997))
+        return torch.atanh(y.clamp(-0.99999997, 0.99999997))
 
 
 def dense(input_size: int, output_size: int, layers: int, units: int, act: ActFunc) -> nn.Sequential:
@@ -91,7 +91,9 @@ class ConvEncoder(nn.Module):
         shape: Shape of pictures, channels first.
     """
 
-    def __init__(self, depth: int = 32, act: ActFunc = None, shape: Sequence[int] = (3, IMAGE_SIZE, IMAGE_SIZE)) -> None:
+    def __init__(
+        self, depth: int = 32, act: ActFunc = None, shape: Sequence[int] = (3, IMAGE_SIZE, IMAGE_SIZE)
+    ) -> None:
         super().__init__()
         self.depth, self.shape, act = depth, tuple(shape), act or nn.ReLU
         channels = [shape[0], depth, 2 * depth, 4 * depth, 8 * depth]
@@ -100,7 +102,8 @@ class ConvEncoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns `[..., E]`."""
-        return self.model(x.reshape(-1, *self.shape)).reshape(*x.shape[:-3], 32 * self.depth)
+        made: Tensor = self.model(x.reshape(-1, *self.shape))
+        return made.reshape(*x.shape[:-3], 32 * self.depth)
 
 
 class ConvDecoder(nn.Module):
@@ -197,7 +200,7 @@ class ActionDecoder(nn.Module):
         """Returns mean and standard deviation before squashing, `[..., A]` each."""
         mean, std = self.model(x).chunk(2, dim=-1)
         mean = self.mean_scale * torch.tanh(mean / self.mean_scale)
-        return mean, F.softplus(std + math.log(math.expm1(self.init_std))) + self.min_std
+        return mean, softplus(std + math.log(math.expm1(self.init_std))) + self.min_std
 
     def forward(self, x: Tensor) -> td.Distribution:
         """Returns the distribution of actions `[..., A]`."""
@@ -207,7 +210,8 @@ class ActionDecoder(nn.Module):
 class RSSM(nn.Module):
     """The recurrent state-space model: a GRU, a prior of what comes, and a posterior that has seen it.
 
-        deter_t = GRU(deter_{t-1}, [stoch_{t-1}, a_{t-1}]),   prior(stoch_t | deter_t),   posterior(stoch_t | deter_t, o_t)
+        deter_t = GRU(deter_{t-1}, [stoch_{t-1}, a_{t-1}])
+        prior(stoch_t | deter_t),    posterior(stoch_t | deter_t, o_t)
 
     Args:
         action_size: A.
@@ -220,7 +224,7 @@ class RSSM(nn.Module):
     Source: Hafner et al. 2019, "Learning Latent Dynamics for Planning from Pixels", section 3.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - RLlib's
+    def __init__(
         self, action_size: int, embed_size: int, stoch: int = 30, deter: int = 200, hidden: int = 200,
         act: ActFunc = None,
     ) -> None:  # fmt: skip
@@ -253,7 +257,7 @@ class RSSM(nn.Module):
 
     def _state(self, outputs: Tensor, deter: Tensor, noise: Tensor | None) -> State:
         mean, raw = outputs.chunk(2, dim=-1)
-        std = F.softplus(raw) + SMALLEST_STD
+        std = softplus(raw) + SMALLEST_STD
         return [mean, std, sample(mean, std, noise), deter]
 
     def observe(
@@ -272,7 +276,9 @@ class RSSM(nn.Module):
             drawn = None if noise is None else noise[:, step]
             made.append(self.obs_step(last, action[:, step], embed[:, step], drawn))
             last = made[-1][0]
-        post, prior = ([torch.stack(part, 1) for part in zip(*states, strict=True)] for states in zip(*made, strict=True))
+        post, prior = (
+            [torch.stack(part, 1) for part in zip(*states, strict=True)] for states in zip(*made, strict=True)
+        )
         return post, prior
 
     def imagine(self, action: Tensor, state: State | None = None) -> State:

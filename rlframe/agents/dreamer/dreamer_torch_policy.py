@@ -73,7 +73,7 @@ class DreamerTorchPolicy(TorchPolicy):
         if not isinstance(space, gym.spaces.Box) or len(space.shape) != 1 or not space.is_bounded():
             raise UnsupportedSpaceException(
                 f"{type(self).__name__}: got the action space {space}, wanted a bounded Box with one dimension: the "
-                "actor learns through the model, from the gradients of its actions; DQN and PPO choose among Discrete ones"
+                "actor learns by the gradients of its actions; DQN and PPO choose among Discrete ones"
             )
         if len(seen.shape or ()) != 1 and not picture_layout(seen.shape or ())[1]:
             raise UnsupportedSpaceException(
@@ -101,8 +101,8 @@ class DreamerTorchPolicy(TorchPolicy):
     def optimizers(self) -> Mapping[str, OptimizerSpec]:
         """Returns an Adam each for model, actor and value."""
         config = self.config
-        world = ("encoder", "decoder", "reward", "dynamics")
-        world += ("continues",) if config.dreamer_model["predict_termination"] else ()
+        ends = ("continues",) if config.dreamer_model["predict_termination"] else ()
+        world = ("encoder", "decoder", "reward", "dynamics", *ends)
         return {
             "model": AdamSpec(world, config.td_model_lr, grad_clip=config.grad_clip),
             "actor": AdamSpec(("actor",), config.actor_lr, grad_clip=config.grad_clip),
@@ -135,11 +135,11 @@ class DreamerTorchPolicy(TorchPolicy):
 
     def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
         """Returns the noise of posteriors and of imagination."""
-        stoch, actions = self.config.dreamer_model["stoch_size"], self.action_space.shape[0]
+        stoch, actions = self.config.dreamer_model["stoch_size"], self.model.action_size
         shapes = {POSTERIOR_NOISE: (stoch,), DREAM_NOISE: (self.config.imagine_horizon, actions + stoch)}
         return {name: rng.standard_normal((rows, *shape), np.float32) for name, shape in shapes.items()}
 
-    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+    def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
         """Returns the losses of model, actor and value for one batch, and statistics."""
         del dist_class
         post, stats = self.model_loss(model, train_batch)
@@ -149,7 +149,7 @@ class DreamerTorchPolicy(TorchPolicy):
         return LossOutput(losses, {name: value.detach() for name, value in stats.items()})
 
     def model_loss(self, model: Any, batch: SampleBatch) -> tuple[list[Tensor], dict[str, Tensor]]:
-        """Returns the posterior states of all rows, `[B, ...]`, and losses of the world model with what they are made of."""
+        """Returns the posterior states of all rows, `[B, ...]`, and the world model's loss with what it is made of."""
         config, mean, obs = self.config, valid_mean(batch), model.seen(batch[OBS])
 
         def sequences(column: Tensor) -> Tensor:

@@ -71,15 +71,15 @@ def test_contributed_names_are_told_their_prefix(name):
         get_trainer_class(name)
 
 
-@pytest.mark.parametrize(("typed", "name"), [("dreamer", "DREAMER"), ("mbmpo", "MBMPO")])
+@pytest.mark.parametrize(("typed", "name"), [("mbmpo", "MBMPO"), ("MBmpo", "MBMPO")])
 def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
     with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet; use "):
         get_trainer_class(typed)
 
 
 def test_names_near_one_that_is_missing_are_not_sent_there_and_back():
-    with pytest.raises(ConfigError, match=r"^Unknown algorithm dreamar\. DREAMER exists in RLlib 1.x, but is not in"):
-        get_trainer_class("dreamar")
+    with pytest.raises(ConfigError, match=r"^Unknown algorithm mbmpa\. MBMPO exists in RLlib 1.x, but is not in"):
+        get_trainer_class("mbmpa")
 
 
 def test_names_of_other_libraries_are_answered_with_what_serves_the_purpose():
@@ -181,11 +181,11 @@ registry.ALGORITHMS["DQN"] = registry.AlgorithmEntry("toy_algorithm:Toy", "toy_a
 assert registry_of_tune.get_trainable_cls("DQN") is Toy
 assert worker._post_init_hooks.count(registry.register_trainables) == 1
 try:
-    registry_of_tune.get_trainable_cls("DREAMER")
+    registry_of_tune.get_trainable_cls("MBMPO")
 except ValueError as error:
     sys.stdout.write(str(error))
 """
-    assert run(code).startswith("DREAMER exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("MBMPO exists in RLlib 1.x, but is not in rlframe yet; use PPO")
 
 
 @pytest.mark.slow
@@ -212,10 +212,10 @@ for _ in range(2):  # a second runtime knows the names as well
     analysis = tune.run("DQN", storage_path={str(tmp_path)!r}, verbose=0, resources_per_trial={{"cpu": 1}})
     assert analysis.trials[0].last_result["score"] == 42
     try:
-        tune.run("DREAMER", storage_path={str(tmp_path)!r}, verbose=0)
+        tune.run("MBMPO", storage_path={str(tmp_path)!r}, verbose=0)
     except ValueError as error:
         message = str(error)
     ray.shutdown()
 sys.stdout.write("\\n" + message)
 """
-    assert run(code).startswith("DREAMER exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("MBMPO exists in RLlib 1.x, but is not in rlframe yet; use PPO")

@@ -62,14 +62,14 @@ def test_every_answer_is_a_sentence_that_says_what_there_is(file):
 @pytest.mark.parametrize(
     "code",
     [
-        "from rlframe.agents.dreamer import DREAMERTrainer",
-        "from rlframe.agents import dreamer",
-        "import rlframe.agents.dreamer.dreamer_torch_policy",
-        "import rlframe.agents\nrlframe.agents.dreamer",
+        "from rlframe.agents.mbmpo import MBMPOTrainer",
+        "from rlframe.agents import mbmpo",
+        "import rlframe.agents.mbmpo.mbmpo_torch_policy",
+        "import rlframe.agents\nrlframe.agents.mbmpo",
     ],
 )
 def test_the_path_of_an_algorithm_that_is_not_built_says_what_there_is(code):
-    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.dreamer\S* here: DREAMER exists .*; use PPO"):
+    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.mbmpo\S* here: MBMPO exists .*; use PPO"):
         exec(code, {})
 
 
@@ -131,8 +131,8 @@ def test_the_registry_answers_under_all_its_names():
     from rlframe.agents.agent import get_agent_class
     from rlframe.agents.registry import get_trainer_class
 
-    with pytest.raises(ConfigError, match=r"DREAMER.*use PPO"):
-        get_agent_class("DREAMER")
+    with pytest.raises(ConfigError, match=r"MBMPO.*use PPO"):
+        get_agent_class("MBMPO")
     with pytest.raises(ConfigError, match="LinUCB is contrib/LinUCB"):
         get_trainer_class("LinUCB")
 
