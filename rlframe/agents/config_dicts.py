@@ -129,6 +129,24 @@ class LearningRatesConfigDict(TypedDict, total=False):
     entropy_learning_rate: float
     """That of the temperature α; 0 keeps initial_alpha."""
 
+class DreamerModelConfigDict(TypedDict, total=False):
+    custom_model: Any
+    """A class derived from DreamerModel, or its name; None is DreamerModel."""
+    custom_model_config: Mapping[Any, Any]
+    """Its own options. Free-form."""
+    deter_size: int
+    """Width of the deterministic state, and of the layers around it."""
+    stoch_size: int
+    """Width of the stochastic state."""
+    depth_size: int
+    """Channels of the first convolution, of which the others have multiples."""
+    hidden_size: int
+    """Width of the dense layers."""
+    action_init_std: float
+    """Standard deviation of first actions, before squashing."""
+    predict_termination: bool
+    """A network learns where episodes terminate, and imagined returns end there."""
+
 class SearchConfigDict(TypedDict, total=False):
     puct_coefficient: float
     """c: weight of what the network expects against what was found."""
@@ -707,6 +725,41 @@ class _DDPPOKeys(_PPOKeys, total=False):
     truncate_episodes: bool
     """A key of RLlib's that nothing reads."""
 
+_DreamerKeysReserved = TypedDict("_DreamerKeysReserved", {"lambda": 'float'}, total=False)
+
+
+class _DreamerKeys(_GradientClippingKeys, _DreamerKeysReserved, total=False):
+    td_model_lr: float
+    """Learning rate of the world model's Adam."""
+    actor_lr: float
+    """Learning rate of the actor's Adam."""
+    critic_lr: float
+    """Learning rate of the value's Adam."""
+    discount: float
+    """γ: discount of imagined rewards."""
+    dreamer_train_iters: int
+    """Learner steps behind each sample."""
+    batch_size: int
+    """Pieces of episodes in a learner step. In pieces."""
+    batch_length: int
+    """Observations of such a piece; shorter episodes are taken whole."""
+    imagine_horizon: int
+    """H: steps that are imagined from each replayed one. In env steps."""
+    free_nats: float
+    """Divergence of posterior and prior that costs nothing. In nats."""
+    kl_coeff: float
+    """Weight of the divergence in the model's loss."""
+    prefill_timesteps: int
+    """Random steps before learning, counted as frame_skip repeats them. In frames."""
+    explore_noise: float
+    """Standard deviation of what is added to actions in [-1, 1]."""
+    buffer_size: int
+    """Episodes kept; the oldest go first. In episodes."""
+    store_buffer_in_checkpoints: bool
+    """Checkpoints hold the episodes, without which training does not go on exactly."""
+    dreamer_model: DreamerModelConfigDict
+    """Options of the networks."""
+
 class _ESKeys(_PerturbedWeightsKeys, total=False):
     episodes_per_batch: int
     """Episodes of one update, at least; see also train_batch_size."""
@@ -908,6 +961,11 @@ class DQNConfigDict(_DQNKeys, total=False):
 
     evaluation_config: DQNConfigDict
 
+class DreamerConfigDict(_DreamerKeys, total=False):
+    """Config keys of DREAMER."""
+
+    evaluation_config: DreamerConfigDict
+
 class ESConfigDict(_ESKeys, total=False):
     """Config keys of ES."""
 
@@ -1034,6 +1092,8 @@ __all__ = [
     "DDPGConfigDict",
     "DDPPOConfigDict",
     "DQNConfigDict",
+    "DreamerConfigDict",
+    "DreamerModelConfigDict",
     "ESConfigDict",
     "IQLConfigDict",
     "ImpalaConfigDict",

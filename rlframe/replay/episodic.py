@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import (
     ACTIONS,
+    DONES,
     NEXT_OBS,
     OBS,
     PREV_ACTIONS,
@@ -26,8 +27,6 @@ from rlframe.utils.seeding import entropy_seed, make_rng
 
 #: Whether the step before reached a terminal state. float32 `[B]`.
 PREV_TERMINATEDS = "prev_terminateds"
-#: What comes before an observation, by the column of the step that brings it about.
-_BROUGHT_BY = {PREV_ACTIONS: ACTIONS, PREV_REWARDS: REWARDS, PREV_TERMINATEDS: TERMINATEDS}
 _LONGEST = 2**31 - 1
 
 
@@ -35,7 +34,7 @@ def histories(batch: SampleBatch) -> list[dict[str, NDArray[Any]]]:
     """Returns an episode of T steps as T + 1 observations, each with the action that led to it and what that brought.
 
     Args:
-        batch: Sampled rows with `new_obs`, episodes one after the other.
+        batch: Sampled rows with `new_obs`, episodes one after the other. Without `terminateds` these are `dones`.
 
     Returns:
         By episode, or piece of one: `obs [T + 1, ...]`, `prev_actions [T + 1, ...]`, `prev_rewards [T + 1]` and
@@ -43,11 +42,13 @@ def histories(batch: SampleBatch) -> list[dict[str, NDArray[Any]]]:
     """
     rows = cut_into_sequences(batch, _LONGEST)
     ends = np.cumsum(rows[SEQ_LENS])
+    over = next((rows[name] for name in (TERMINATEDS, DONES) if name in rows), np.zeros(rows.count, bool))
+    steps = {PREV_ACTIONS: rows[ACTIONS], PREV_REWARDS: rows[REWARDS], PREV_TERMINATEDS: over}
     made = []
     for start, end in zip(ends - rows[SEQ_LENS], ends, strict=True):
         history = {OBS: np.concatenate([rows[OBS][start:end], rows[NEXT_OBS][end - 1 : end]])}
-        for name, column in _BROUGHT_BY.items():
-            brought = np.asarray(rows[column][start:end], np.float32)
+        for name, column in steps.items():
+            brought = np.asarray(column[start:end], np.float32)
             history[name] = np.concatenate([np.zeros_like(brought[:1]), brought])
         made.append(history)
     return made

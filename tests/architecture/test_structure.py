@@ -90,6 +90,7 @@ def words_read():
         "CQL",
         "DDPG",
         "DQN",
+        "DREAMER",
         "IMPALA",
         "IQL",
         "MADDPG",

@@ -84,6 +84,12 @@ CASES: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "SAC": ("SAC", LINE, SKEWED, FILTERED),
     "SAC, choices": ("SAC", PARTS, FROM_TWO, {}),
     "SlateQ": ("SlateQ", *slates.spaces(count=11), {}),
+    "Dreamer": (
+        "DREAMER",
+        LINE,
+        SKEWED,
+        {**FILTERED, "dreamer_model": {"deter_size": 4, "stoch_size": 2, "hidden_size": 4}},
+    ),
     "RNNSAC": ("RNNSAC", LINE, SKEWED, FILTERED),
     "CQL": ("CQL", LINE, SKEWED, FILTERED),
     "IQL": ("IQL", LINE, SKEWED, FILTERED),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tree
 
+from rlframe.agents.dreamer import DreamerConfig
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.policy import PolicySpec
 from rlframe.trainer.setup import import_path
@@ -38,6 +39,7 @@ POLICIES = {
     "MAML": ("rlframe.agents.maml.maml_policy", "MAML", "rlframe.agents.maml.maml:MAMLConfig"),
     "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
+    "Dreamer": ("rlframe.agents.dreamer.dreamer", "Dreamer", "rlframe.agents.dreamer.dreamer:DreamerConfig"),
     "R2D2": ("rlframe.agents.dqn.r2d2_policy", "R2D2", "rlframe.agents.dqn.r2d2:R2D2Config"),
     "RNNSAC": ("rlframe.agents.sac.rnnsac_policy", "RNNSAC", "rlframe.agents.sac.rnnsac:RNNSACConfig"),
     "SlateQ": ("rlframe.agents.slateq.slateq_policy", "SlateQ", "rlframe.agents.slateq.slateq:SlateQConfig"),
@@ -58,7 +60,7 @@ POLICIES = {
 }
 #: Algorithms that are tried on a Box of two numbers; the others choose among three.
 BOX = gym.spaces.Box(-2, 2, (2,), np.float32)
-ON_BOX = ("SAC", "CQL", "IQL", "DDPG", "TD3", "TD3BC", "continuous PPO", "continuous ACER")
+ON_BOX = ("SAC", "CQL", "IQL", "DDPG", "TD3", "TD3BC", "continuous PPO", "continuous ACER", "Dreamer")
 #: The agent beside the one whose policy is tested.
 OTHER = PolicySpec(
     None, gym.spaces.Box(-10, 10, (2,), np.float32), gym.spaces.Box(-1, 1, (2,), np.float32), {"agent_id": 0}
@@ -154,9 +156,11 @@ OF_SLATES = [("SlateQ", {}), ("SlateQ", {"slateq_strategy": "SARSA"})]
 
 #: Policies with memory, which learn from sequences: in tests that learn, and do not act on single rows.
 MEMORY = {"use_lstm": True, "lstm_cell_size": 6}
+DREAMS = {**DreamerConfig.defaults()["dreamer_model"], "deter_size": 6, "stoch_size": 3, "hidden_size": 8}
 WITH_MEMORY = [
     ("R2D2", {"burn_in": 2, "n_step": 2, "model": {**MEMORY, "max_seq_len": 5}}),
     ("RNNSAC", {"model": {"max_seq_len": 5}}),
+    ("Dreamer", {"imagine_horizon": 3, "dreamer_model": DREAMS}),
 ]
 
 ALONE = [*Q_LEARNING, *WITHOUT_REPLAY, *SEARCHED, *OFFLINE]

@@ -11,6 +11,7 @@ from rlframe.agents.bandit import BanditLinUCBTrainer
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.ddpg import TD3Trainer
 from rlframe.agents.dqn import ApexTrainer, DQNTrainer, PQNTrainer, R2D2Trainer, SimpleQTrainer
+from rlframe.agents.dreamer import DREAMERTrainer
 from rlframe.agents.es import ESTrainer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.marwil import MARWILTrainer
@@ -36,6 +37,11 @@ MINIBATCHES = {"sgd_minibatch_size": 40, "num_sgd_iter": 2}
 SCHEDULE = {"lr_schedule": [[0, 1e-3], [1000, 1e-4]]}
 REPLAY = {"learning_starts": 40, "timesteps_per_iteration": 80, "train_batch_size": 16}
 APART = {"_separate_vf_optimizer": True, "model": {"vf_share_layers": False, "fcnet_hiddens": [16]}, **SCHEDULE}
+DREAMS = {
+    "model": {}, "train_batch_size": 200, "horizon": 40, "prefill_timesteps": 80, "dreamer_train_iters": 2,
+    "batch_size": 3, "batch_length": 8, "imagine_horizon": 3,
+    "dreamer_model": {"deter_size": 6, "stoch_size": 3, "hidden_size": 8},
+}  # fmt: skip
 CASES = {
     "PG": (PGTrainer, {}),
     "A2C": (A2CTrainer, SCHEDULE),
@@ -60,11 +66,12 @@ CASES = {
     "SAC": (SACTrainer, {**REPLAY, "model": {}}),
     "RNNSAC": (RNNSACTrainer, {**REPLAY, "model": {"max_seq_len": 7}, "Q_model": MEMORY, "policy_model": MEMORY}),
     "ES": (ESTrainer, {"episodes_per_batch": 4, "train_batch_size": 80, "batch_mode": "complete_episodes"}),
+    "Dreamer": (DREAMERTrainer, DREAMS),
     "LinUCB": (BanditLinUCBTrainer, {"train_batch_size": 20}),
     "TD3": (TD3Trainer, {**REPLAY, "actor_hiddens": [16], "critic_hiddens": [16]}),
 }
 #: Environments of those that do not choose.
-ENVS = {"TD3": "Pendulum-v1"}
+ENVS = {"TD3": "Pendulum-v1", "Dreamer": "Pendulum-v1"}
 
 
 def make(case, framework, **overrides):
@@ -142,7 +149,7 @@ def test_callbacks_see_every_row_and_episode(case, framework):
     assert seen["started"] - seen["ended"] in (0, 1)
     if case == "PPO, LSTM":  # a pass leaves out the sequences that fill no minibatch
         assert seen["sampled"] < seen["learned"] <= 2 * seen["sampled"]
-    elif "learning_starts" in CASES[case][1]:  # rows that were stored
+    elif {"learning_starts", "dreamer_train_iters"} & set(CASES[case][1]):  # rows that were stored
         assert seen["learned"] > 0
     else:
         passes = trainer.config.get("num_sgd_iter", 1)

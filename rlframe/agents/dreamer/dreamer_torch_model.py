@@ -82,6 +82,11 @@ def sample(mean: Tensor, std: Tensor, noise: Tensor | None) -> Tensor:
     return mean + std * (torch.randn_like(mean) if noise is None else noise)
 
 
+def gaussian(mean: Tensor, std: Tensor | float) -> td.Normal:
+    """Returns Gaussians, unchecked: what is NaN is found in the loss, and named."""
+    return td.Normal(mean, std, validate_args=False)
+
+
 class ConvEncoder(nn.Module):
     """Makes E = 32 · depth numbers of a picture `[..., C, 64, 64]`.
 
@@ -133,7 +138,7 @@ class ConvDecoder(nn.Module):
     def forward(self, x: Tensor) -> td.Distribution:
         """Returns the distribution of pictures `[..., C, 64, 64]`."""
         mean = self.model(x.flatten(0, -2)).reshape(*x.shape[:-1], *self.shape)
-        return td.Independent(td.Normal(mean, 1.0), 3)
+        return td.Independent(gaussian(mean, 1.0), 3, validate_args=False)
 
 
 class DenseDecoder(nn.Module):
@@ -164,8 +169,8 @@ class DenseDecoder(nn.Module):
         """Returns the distribution of `[...]` numbers, or vectors `[..., output_size]`."""
         x, event = self.model(x), int(self.output_size > 1)
         x = x if event else x.squeeze(-1)
-        said = td.Normal(x, 1.0) if self.dist == "normal" else td.Bernoulli(logits=x)
-        return td.Independent(said, event)
+        said = gaussian(x, 1.0) if self.dist == "normal" else td.Bernoulli(logits=x, validate_args=False)
+        return td.Independent(said, event, validate_args=False)
 
 
 class ActionDecoder(nn.Module):
@@ -204,7 +209,8 @@ class ActionDecoder(nn.Module):
 
     def forward(self, x: Tensor) -> td.Distribution:
         """Returns the distribution of actions `[..., A]`."""
-        return td.Independent(td.TransformedDistribution(td.Normal(*self.moments(x)), [TanhBijector()]), 1)
+        squashed = td.TransformedDistribution(gaussian(*self.moments(x)), [TanhBijector()], validate_args=False)
+        return td.Independent(squashed, 1, validate_args=False)
 
 
 class RSSM(nn.Module):
@@ -295,7 +301,7 @@ class RSSM(nn.Module):
 
     def get_dist(self, mean: Tensor, std: Tensor) -> td.Normal:
         """Returns the distribution of `stoch`, each number by itself."""
-        return td.Normal(mean, std)
+        return gaussian(mean, std)
 
 
 class DreamerModel(TorchModelV2, nn.Module):

@@ -34,7 +34,7 @@ def make(algorithm):
         config = {**LONG, "model": MEMORY}
     elif algorithm == "RNNSAC":
         config = {**LONG, "Q_model": MEMORY, "policy_model": MEMORY}
-    elif algorithm in ("DDPG", "TD3", "APEX_DDPG"):
+    elif algorithm in ("DDPG", "TD3", "APEX_DDPG", "DREAMER"):
         env = "Pendulum-v1"
     elif algorithm == "contrib/AlphaZero":
         env = CartPoleOfStates
