@@ -68,15 +68,15 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
 def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     """Returns the evaluation `WorkerSet` of a trainer."""
     config = evaluation_config(trainer.config, merge, trainer.seed)
-    if "horizon" not in (trainer.config.get("evaluation_config") or {}):
-        config["horizon"] = trainer._effective_config[
-            "horizon"
-        ]  # in the steps that episodes of training are counted in
+    own = trainer.config.get("evaluation_config") or {}
+    if "horizon" not in own:
+        config["horizon"] = trainer._effective_config["horizon"]  # in the steps that it counts in training
     from rlframe.evaluation.worker_set import WorkerSet
 
     env_creator = trainer.env_creator
-    if "env" in (trainer.config.get("evaluation_config") or {}):
+    if "env" in own:
         _, env_creator = resolve_trainer_env(config["env"])
+        env_creator = getattr(trainer, "prepared_creator", lambda made: made)(env_creator)
     return WorkerSet(
         env_creator=env_creator,
         validate_env=trainer.env_validator(),

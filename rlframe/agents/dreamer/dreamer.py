@@ -140,9 +140,12 @@ class RepeatActions:
 
     def setup(self, config: dict[str, Any]) -> None:
         """Builds everything."""
-        if isinstance(self.env_creator, SpecCreator):
-            self.env_creator = RepeatingCreator(self.env_creator.spec, self.env_creator.make)
+        self.env_creator = self.prepared_creator(self.env_creator)
         super().setup(config)  # type: ignore[misc]  # the trainer's behind the mixin
+
+    def prepared_creator(self, made: Any) -> Any:
+        """Returns what makes an environment, of what was found under its name."""
+        return RepeatingCreator(made.spec, made.make) if isinstance(made, SpecCreator) else made
 
 
 class LearnFromEpisodes:

@@ -11,6 +11,7 @@ from rlframe.agents.dreamer.dreamer import DEFAULT_CONFIG, DreamerConfig, DREAME
 from rlframe.agents.dreamer.dreamer_torch_model import RSSM, ActionDecoder, ConvDecoder, ConvEncoder, DreamerModel
 from rlframe.agents.dreamer.dreamer_torch_policy import DreamerTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.env.wrappers.repeated_actions import RepeatedActions
 from rlframe.losses.imagination import lambda_return
 from rlframe.replay.episodic import EpisodicBuffer, histories
 from rlframe.utils.errors import CheckpointError, ConfigError, UnsupportedSpaceException
@@ -380,6 +381,13 @@ def test_frames_and_actions():
     assert first["episode_len_mean"] == 10
     assert (first["timesteps_total"], second["timesteps_total"]) == (20, 40)
     assert first["info"]["num_steps_trained"] == 2 * 3 * 6
+    assert trainer.evaluate()["evaluation"]["episode_len_mean"] == 10
+    trainer.stop()
+
+
+def test_environments_of_evaluation_do_so_too():
+    config = {**SMALL, "evaluation_num_episodes": 1, "evaluation_config": {"env": "Pendulum-v1"}}
+    trainer = DREAMERTrainer(config, env=lambda config: RepeatedActions(gym.make("Pendulum-v1"), config["frame_skip"]))
     assert trainer.evaluate()["evaluation"]["episode_len_mean"] == 10
     trainer.stop()
 
