@@ -130,7 +130,7 @@ class DreamerConfig(GradientClippingConfig):
         skip = self.frame_skip()
         exploration = {"type": "StochasticSampling", "random_timesteps": self.prefill_timesteps // skip}
         horizon = self.horizon and max(self.horizon // skip, 1)
-        return {**super().derived(), "horizon": horizon, "exploration_config": exploration}
+        return {**super().derived(), "horizon": horizon, "exploration_config": exploration, "action_repeat": skip}
 
 
 class RepeatActions:

@@ -12,6 +12,7 @@ from rlframe.agents.dreamer.dreamer_torch_model import RSSM, ActionDecoder, Conv
 from rlframe.agents.dreamer.dreamer_torch_policy import DreamerTorchPolicy
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.wrappers.repeated_actions import RepeatedActions
+from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.losses.imagination import lambda_return
 from rlframe.replay.episodic import EpisodicBuffer, histories
 from rlframe.utils.errors import CheckpointError, ConfigError, UnsupportedSpaceException
@@ -415,6 +416,28 @@ def test_learner_steps_behind_each_sample():
         "post_ent",
     }
     assert names < set(stats)
+    trainer.stop()
+
+
+def test_plans_of_ones_own_have_the_buffer_and_know_the_repeats():
+    """As RLlib's: the plan makes the buffer and fills it, and the worker learns."""
+
+    def plan(workers, config):
+        local, buffer = workers.local_worker(), EpisodicBuffer(length=config["batch_length"], seed=0)
+        while buffer.timesteps * config["action_repeat"] < config["prefill_timesteps"]:
+            buffer.add(local.sample())
+
+        def learn(samples):
+            info = local.learn_on_batch(buffer.sample(config["batch_size"]))
+            buffer.add(samples)
+            return {"info": {"learner": info}, "timesteps_total": buffer.timesteps * config["action_repeat"]}
+
+        return ParallelRollouts(workers).for_each(learn)
+
+    trainer = DREAMERTrainer.with_updates(execution_plan=plan)(SMALL, env="Pendulum-v1")
+    result = trainer.train()
+    assert result["timesteps_total"] == 80
+    assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["model_loss"])
     trainer.stop()
 
 
