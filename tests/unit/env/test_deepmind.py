@@ -6,6 +6,7 @@ import pytest
 
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env.checks import check_env
+from rlframe.env.registry import resolve_env
 from rlframe.env.wrappers.dm_control_wrapper import DMCEnv
 from rlframe.env.wrappers.dm_env_wrapper import DMEnv
 from rlframe.env.wrappers.open_spiel import PENALTY, OpenSpielEnv
@@ -80,6 +81,14 @@ def test_without_the_control_suite_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "dm_control", None)
     with pytest.raises(EnvError, match="pip install dm-control"):
         DMCEnv("cartpole", "balance")
+
+
+def test_tasks_are_found_by_their_paths(monkeypatch):
+    """They take the keys of `env_config`; what is missing here is what they are made of."""
+    monkeypatch.setitem(__import__("sys").modules, "dm_control", None)
+    _, creator = resolve_env("rlframe.examples.env.dm_control_suite.walker_walk")
+    with pytest.raises(EnvError, match="pip install dm-control"):
+        creator({"frame_skip": 2, "height": 84})
 
 
 # --- games --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ import pytest
 
 from rlframe.env.registry import resolve_env
 from rlframe.env.wrappers.repeated_actions import RepeatedActions, RepeatingCreator
-from rlframe.examples.env import dm_control_suite
 
 
 class Counting(gym.Env):
@@ -51,12 +50,3 @@ def test_without_the_key_actions_are_done_once():
     _, creator = resolve_env("Pendulum-v1")
     env = RepeatingCreator(creator.spec, creator.make)({})
     assert env.get_wrapper_attr("_max_episode_steps") == 200
-
-
-def test_tasks_of_the_control_suite_are_found_by_their_paths(monkeypatch):
-    """They repeat actions themselves, as often as the key of that name says."""
-    made = []
-    monkeypatch.setattr(dm_control_suite, "DMCEnv", lambda *task, **options: made.append((task, options)))
-    resolve_env("rlframe.examples.env.dm_control_suite.walker_walk")[1]({"frame_skip": 3})
-    assert made[0][0] == ("walker", "walk")
-    assert made[0][1] == {"from_pixels": True, "height": 64, "width": 64, "frame_skip": 3, "channels_first": True}
