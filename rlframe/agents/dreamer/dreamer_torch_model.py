@@ -364,8 +364,12 @@ class DreamerModel(TorchModelV2, nn.Module):
         mean, std = self.actor.moments(self.dynamics.get_feature(post))
         return torch.cat([mean, std.log()], -1), [*post, torch.tanh(mean)]
 
-    def policy(self, obs: Tensor, state: State, explore: bool = True) -> tuple[Tensor, Tensor, State]:
-        """Returns actions `[B, A]`, their log-likelihoods `[B]`, and states with these actions."""
+    def policy(self, obs: Tensor, state: State | None, explore: bool = True) -> tuple[Tensor, Tensor, State]:
+        """Returns actions `[B, A]`, their log-likelihoods `[B]`, and states with these actions.
+
+        States without a batch dimension, as of `get_initial_state`, are those of all rows; None begins with these.
+        """
+        state = [part.expand(len(obs), part.shape[-1]) for part in state or self.get_initial_state()]
         post, _ = self.dynamics.obs_step(state[:4], state[4], self.encoder(self.seen(obs)))
         chosen = self.actor(self.dynamics.get_feature(post))
         action = chosen.rsample() if explore else torch.tanh(chosen.base_dist.base_dist.mean)

@@ -301,6 +301,15 @@ def test_a_model_of_ones_own():
     assert np.isfinite(policy.learn_on_batch(rows_of())["learner_stats"]["model_loss"])
 
 
+def test_the_model_acts_for_programs_of_their_own():
+    model = make_policy().model
+    for state in (None, model.get_initial_state()):
+        action, logp, state = model.policy(torch.zeros(2, 4), state, explore=False)
+        assert [tuple(part.shape) for part in (action, logp, *state)] == [(2, 2), (2,), *[(2, 3)] * 3, (2, 6), (2, 2)]
+    drawn, _, _ = model.policy(torch.zeros(2, 4), state)
+    assert not torch.equal(drawn, action)
+
+
 # --- replay ------------------------------------------------------------------------------------------------------
 
 
