@@ -25,11 +25,11 @@ CONFIG = {
 
 @pytest.mark.learning
 @pytest.mark.parametrize("seed", [0, 1])
-def test_pendulum_after_5800_frames(seed):
-    """Each action is done twice, so there are 2,900 of them; random ones have a return of −1,200."""
+def test_pendulum_after_7800_frames(seed):
+    """Each action is done twice, so there are 3,900 of them; random ones have a return of −1,200."""
     trainer = DREAMERTrainer({**CONFIG, "seed": seed}, env="Pendulum-v1")
-    while trainer.train()["timesteps_total"] < 2900:
+    while trainer.train()["timesteps_total"] < 3900:
         pass
     found = trainer.evaluate()["evaluation"]["episode_reward_mean"]
     trainer.stop()
-    assert found >= -400
+    assert found >= -300
