@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from rlframe.agents.families.actor_critic import ActorCriticConfig, ClippedSurrogateConfig
-from rlframe.agents.families.optimization import GradientClippingConfig
+from rlframe.agents.families.meta_learning import MetaLearningConfig, MetaUpdate, Round, begin_episodes, returns_of
 from rlframe.config.options import option
-from rlframe.data.columns import EPS_ID, REWARDS
-from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.tasks import with_tasks
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.local_rollouts import concat, count_sampled
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan.context import (
-    LEARN_ON_BATCH_TIMER,
-    LEARNER_INFO,
-    STEPS_SAMPLED_COUNTER,
-    STEPS_TRAINED_COUNTER,
-    STEPS_TRAINED_THIS_ITER_COUNTER,
-    _get_shared_metrics,
-)
+from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.rollout_ops import ParallelRollouts, StandardizeFields
 from rlframe.trainer.template import build_trainer
@@ -35,31 +22,12 @@ from rlframe.utils.seeding import derive_seed
 if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
 
-#: Batches of one round, a worker's each.
-Round = Sequence[SampleBatch]
 
-
-class MAMLConfig(ActorCriticConfig, ClippedSurrogateConfig, GradientClippingConfig):
+class MAMLConfig(MetaLearningConfig):
     """Keys of MAML (Finn et al. 2017). Each of `num_workers` has a task, which an update lasts."""
 
-    new_defaults: ClassVar[Any] = {
-        "rollout_fragment_length": 200,
-        "batch_mode": "complete_episodes",
-        "create_env_on_driver": True,
-        "min_iter_time_s": 0,
-        "lr": 1e-3,
-        "kl_coeff": 5e-4,
-        "entropy_coeff": 0.0,
-        "model": {"vf_share_layers": False},
-    }
+    new_defaults: ClassVar[Any] = {"model": {"vf_share_layers": False}}
 
-    vf_clip_param: float = option(
-        10.0, "How far a value may move from what it was when its row was sampled.", above=0, infinite=True,
-        unit="env reward units",
-    )  # fmt: skip
-    inner_adaptation_steps: int = option(1, "Gradient steps by which weights adapt to a task.", low=1)
-    inner_lr: float = option(0.1, "α: rate of these steps.", above=0, log=True, source="Finn et al. 2017, eq. 1")
-    maml_optimizer_steps: int = option(5, "Steps of Adam on what one iteration samples.", low=1)
     use_meta_env: bool = option(
         True, "Tasks come from sample_tasks(n) of the environment, and go to its set_task(task)."
     )
@@ -67,14 +35,8 @@ class MAMLConfig(ActorCriticConfig, ClippedSurrogateConfig, GradientClippingConf
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()
-        if self.batch_mode != "complete_episodes":
-            yield f"batch_mode={self.batch_mode!r}: an episode belongs to one task; set 'complete_episodes'"
         if not self.create_env_on_driver and self.use_meta_env:
             yield "create_env_on_driver=False: tasks are asked of an environment on the driver; set True"
-        if self.multiagent.policies:
-            yield "multiagent.policies: one policy adapts to the tasks; leave it out"
-        if self.model.use_lstm or self.model.use_attention:
-            yield "model: the steps are those of a policy without memory; leave use_lstm and use_attention out"
 
 
 class AdaptToTasks:
@@ -110,10 +72,10 @@ class AdaptToTasks:
             self._set_tasks(remote)
         for worker, weights in zip(remote, self._adapted, strict=False):
             worker.set_weights.remote({self._policy_id: weights}, self._workers.local_worker().get_global_vars())
-            worker.apply.remote(_begin_episodes)
+            worker.apply.remote(begin_episodes)
         if not remote:
             self._policy.set_weights(self._adapted[0])
-            _begin_episodes(self._workers.local_worker())
+            begin_episodes(self._workers.local_worker())
 
     def _set_tasks(self, remote: list[Any]) -> None:
         if self._config.use_meta_env:
@@ -142,7 +104,7 @@ class AdaptToTasks:
             self._policy.set_weights(self._begun)
         number = len(self._rounds)
         name = f"_adapt_{number}" if number else ""
-        self.returns |= {f"episode_reward_{key}{name}": value for key, value in _returns(batches).items()}
+        self.returns |= {f"episode_reward_{key}{name}": value for key, value in returns_of(batches).items()}
         self._rounds.append(batches)
         for batch in batches:
             self._standardize(batch)
@@ -171,40 +133,8 @@ class AdaptToTasks:
         self._rounds, self._adapted, self.returns = begun["rounds"], begun["adapted"], begun["returns"]
 
 
-class MetaUpdate:
-    """Takes the rounds of one update, has the policy learn from them, and gives its info by policy id."""
-
-    def __init__(self, workers: WorkerSet) -> None:
-        self._policies: Any = workers.local_worker().policy_map
-
-    def __call__(self, rounds: Sequence[Round]) -> dict[str, Any]:
-        """Learns, and counts the rows."""
-        metrics, started = _get_shared_metrics(), perf_counter()
-        ((policy_id, policy),) = self._policies.items()
-        info = metrics.info[LEARNER_INFO] = {policy_id: policy.learn_on_rounds(rounds)}
-        metrics.timers[LEARN_ON_BATCH_TIMER].push(perf_counter() - started)
-        rows = sum(batch.count for batches in rounds for batch in batches)
-        metrics.counters[STEPS_TRAINED_COUNTER] += rows
-        metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] += rows
-        return info
-
-
 def _set_task(task: Any, env: Any) -> None:
     with_tasks(env).set_task(task)
-
-
-def _begin_episodes(worker: Any) -> None:
-    """Drops what a worker has sampled beyond its last batch: it was another task's, or by other weights."""
-    ended = worker.runner.get_metrics()
-    worker.runner.restart()
-    worker.runner._metrics += ended
-
-
-def _returns(batches: Round) -> dict[str, float]:
-    """Returns the largest, the mean and the smallest return of the episodes in batches of whole ones."""
-    found = [np.bincount(np.unique(batch[EPS_ID], return_inverse=True)[1], weights=batch[REWARDS]) for batch in batches]
-    every = np.concatenate(found)
-    return {"max": float(every.max()), "mean": float(every.mean()), "min": float(every.min())}
 
 
 def sample_rounds(workers: WorkerSet) -> LocalIterator[Any]:
