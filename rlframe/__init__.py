@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rlframe.agents.maddpg import MADDPGTrainer
     from rlframe.agents.maml import MAMLTrainer
     from rlframe.agents.marwil import BCTrainer, MARWILTrainer
+    from rlframe.agents.mbmpo import MBMPOTrainer
     from rlframe.agents.pg import PGTrainer
     from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
     from rlframe.agents.qmix import QMixTrainer
@@ -73,6 +74,7 @@ _LAZY = {
     "MADDPGTrainer": "rlframe.agents.maddpg",
     "MAMLTrainer": "rlframe.agents.maml",
     "MARWILTrainer": "rlframe.agents.marwil",
+    "MBMPOTrainer": "rlframe.agents.mbmpo",
     "MultiAgentEnv": "rlframe.env.multi_agent_env",
     "PGTrainer": "rlframe.agents.pg",
     "PPOTrainer": "rlframe.agents.ppo",
@@ -120,6 +122,7 @@ __all__ = [
     "MADDPGTrainer",
     "MAMLTrainer",
     "MARWILTrainer",
+    "MBMPOTrainer",
     "MultiAgentEnv",
     "PGTrainer",
     "PPOTrainer",

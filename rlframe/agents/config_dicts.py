@@ -147,6 +147,24 @@ class DreamerModelConfigDict(TypedDict, total=False):
     predict_termination: bool
     """A network learns where episodes terminate, and imagined returns end there."""
 
+class DynamicsConfigDict(TypedDict, total=False):
+    custom_model: Any
+    """A class derived from DynamicsEnsemble in its place."""
+    ensemble_size: int
+    """Models."""
+    fcnet_hiddens: Sequence[int]
+    """Sizes of each model's hidden layers."""
+    lr: float
+    """Rate of Adam."""
+    train_epochs: int
+    """Passes of one fit over the rows, at most."""
+    batch_size: int
+    """Rows of one step of Adam. In rows."""
+    valid_split_ratio: float
+    """Share of the rows that a model does not learn from; their loss ends the fit."""
+    normalize_data: bool
+    """Observations, actions and what steps change have mean 0 and deviation 1."""
+
 class SearchConfigDict(TypedDict, total=False):
     puct_coefficient: float
     """c: weight of what the network expects against what was found."""
@@ -794,7 +812,7 @@ class _MADDPGKeys(_DeterministicActorKeys, total=False):
     grad_norm_clipping: float | None
     """Largest L2 norm of the gradient of each weight array; None does not clip."""
 
-class _MAMLKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _GradientClippingKeys, total=False):
+class _MetaLearningKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _GradientClippingKeys, total=False):
     vf_clip_param: float
     """How far a value may move from what it was when its row was sampled. In env reward units."""
     inner_adaptation_steps: int
@@ -803,8 +821,16 @@ class _MAMLKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _Gradie
     """α: rate of these steps."""
     maml_optimizer_steps: int
     """Steps of Adam on what one iteration samples."""
+
+class _MAMLKeys(_MetaLearningKeys, total=False):
     use_meta_env: bool
     """Tasks come from sample_tasks(n) of the environment, and go to its set_task(task)."""
+
+class _MBMPOKeys(_MetaLearningKeys, total=False):
+    num_maml_steps: int
+    """Meta-updates in the models for each time that these are fitted."""
+    dynamics_model: DynamicsConfigDict
+    """Options of the learned models."""
 
 _PQNKeysReserved = TypedDict("_PQNKeysReserved", {"lambda": 'float'}, total=False)
 
@@ -996,6 +1022,11 @@ class MARWILConfigDict(_MARWILKeys, total=False):
 
     evaluation_config: MARWILConfigDict
 
+class MBMPOConfigDict(_MBMPOKeys, total=False):
+    """Config keys of MBMPO."""
+
+    evaluation_config: MBMPOConfigDict
+
 class PGConfigDict(_CommonKeys, total=False):
     """Config keys of PG."""
 
@@ -1094,6 +1125,7 @@ __all__ = [
     "DQNConfigDict",
     "DreamerConfigDict",
     "DreamerModelConfigDict",
+    "DynamicsConfigDict",
     "ESConfigDict",
     "IQLConfigDict",
     "ImpalaConfigDict",
@@ -1103,6 +1135,7 @@ __all__ = [
     "MADDPGConfigDict",
     "MAMLConfigDict",
     "MARWILConfigDict",
+    "MBMPOConfigDict",
     "ModelConfigDict",
     "MultiagentConfigDict",
     "NetworkConfigDict",

@@ -49,6 +49,7 @@ ALGORITHMS: dict[str, AlgorithmEntry] = {
     "MADDPG": AlgorithmEntry("rlframe.agents.maddpg:MADDPGTrainer", "rlframe.agents.maddpg:DEFAULT_CONFIG"),
     "MAML": AlgorithmEntry("rlframe.agents.maml:MAMLTrainer", "rlframe.agents.maml:DEFAULT_CONFIG"),
     "MARWIL": AlgorithmEntry("rlframe.agents.marwil:MARWILTrainer", "rlframe.agents.marwil:DEFAULT_CONFIG"),
+    "MBMPO": AlgorithmEntry("rlframe.agents.mbmpo:MBMPOTrainer", "rlframe.agents.mbmpo:DEFAULT_CONFIG"),
     "PG": AlgorithmEntry("rlframe.agents.pg:PGTrainer", "rlframe.agents.pg:DEFAULT_CONFIG"),
     "PPO": AlgorithmEntry("rlframe.agents.ppo:PPOTrainer", "rlframe.agents.ppo:DEFAULT_CONFIG"),
     "PQN": AlgorithmEntry("rlframe.agents.dqn:PQNTrainer", "rlframe.agents.dqn:PQN_DEFAULT_CONFIG"),
@@ -82,7 +83,8 @@ LATER_NAMES = {
 """Names of Ray 1.11 to 1.13, when nothing was contributed any more."""
 
 _INSTEAD = {
-    "MBMPO": "use PPO, which needs no model of the dynamics but more samples",
+    "AlphaStar": "use PPO with several policies, of which a callback freezes copies",
+    "CRR": "use IQL or CQL",
 }
 
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}

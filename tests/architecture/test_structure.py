@@ -95,6 +95,7 @@ def words_read():
         "IQL",
         "MADDPG",
         "MAML",
+        "MBMPO",
         "PG",
         "PPO",
         "QMIX",

@@ -150,15 +150,11 @@ class MetaUpdatesInModels:
     plan_name = "MetaUpdatesInModels"
 
     def __init__(self, workers: WorkerSet, config: MBMPOConfig) -> None:
-        from rlframe.agents.mbmpo.mbmpo_policy import baseline_advantages
-
         self._workers, self._config, self._local = workers, config, workers.local_worker()
         self._policy: Any
         ((self._policy_id, self._policy),) = self._local.policy_map.items()
         self._learn = MetaUpdate(workers)
         self._standardize = StandardizeFields(["advantages"])
-        lambda_ = config.lambda_ if config.use_gae else 1.0
-        self._estimate = partial(baseline_advantages, gamma=config.gamma, lambda_=lambda_)
         self._returns: dict[str, float] = {}
 
     def __iter__(self) -> MetaUpdatesInModels:
@@ -206,7 +202,7 @@ class MetaUpdatesInModels:
             batches = self._played(adapted, place)
             prefix = f"MAMLIter{number}_DynaTrajInner_{place}_episode_reward"
             self._returns |= {f"{prefix}_{key}": value for key, value in returns_of(batches).items()}
-            rounds.append([self._standardize(self._estimate(batch)) for batch in batches])
+            rounds.append([self._standardize(self._policy.estimate_advantages(batch)) for batch in batches])
             if place < steps:
                 adapted = [self._policy.adapted_weights(*pair) for pair in zip(rounds[-1], adapted, strict=True)]
         return rounds

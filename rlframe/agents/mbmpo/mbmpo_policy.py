@@ -87,6 +87,11 @@ class MBMPOPolicy(MetaPolicy):
         made = self.config["dynamics_model"]["custom_model"] or DynamicsEnsemble
         self.dynamics_model = self.components["dynamics"] = made(self)
 
+    def estimate_advantages(self, batch: SampleBatch) -> SampleBatch:
+        """Estimates the advantages of one task's batch; see `baseline_advantages`."""
+        config = self.config
+        return baseline_advantages(batch, config["gamma"], config["lambda"] if config["use_gae"] else 1.0)
+
     @property
     def num_tasks(self) -> int:
         """Tasks of an update: each worker has one; without workers there is one for each model."""

@@ -71,7 +71,7 @@ def test_contributed_names_are_told_their_prefix(name):
         get_trainer_class(name)
 
 
-@pytest.mark.parametrize(("typed", "name"), [("mbmpo", "MBMPO"), ("MBmpo", "MBMPO")])
+@pytest.mark.parametrize(("typed", "name"), [("alphastar", "AlphaStar"), ("crr", "CRR")])
 def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
     with pytest.raises(ConfigError, match=f"^{name} exists in RLlib 1.x, but is not in rlframe yet; use "):
         get_trainer_class(typed)
