@@ -69,6 +69,7 @@ CASES: dict[str, tuple[str, Any, Any, dict[str, Any]]] = {
     "DDPPO": ("DDPPO", LINE, FROM_TWO, {}),
     "TRPO": ("TRPO", LINE, HALF_OPEN, {"model": {"free_log_std": True}, **FILTERED}),
     "MAML": ("MAML", LINE, HALF_OPEN, FILTERED),
+    "MBMPO": ("MBMPO", LINE, HALF_OPEN, {}),
     "ACER": ("ACER", LINE, FROM_TWO, {"model": LSTM}),
     "ES": ("ES", LINE, SKEWED, {}),
     "ARS": ("ARS", PARTS, FROM_TWO, {}),

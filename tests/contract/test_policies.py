@@ -38,6 +38,7 @@ POLICIES = {
     "MADDPG": ("rlframe.agents.maddpg.maddpg_policy", "MADDPG", "rlframe.agents.maddpg.maddpg:MADDPGConfig"),
     "MAML": ("rlframe.agents.maml.maml_policy", "MAML", "rlframe.agents.maml.maml:MAMLConfig"),
     "MARWIL": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:MARWILConfig"),
+    "MBMPO": ("rlframe.agents.mbmpo.mbmpo_policy", "MBMPO", "rlframe.agents.mbmpo.mbmpo:MBMPOConfig"),
     "BC": ("rlframe.agents.marwil.marwil_policy", "MARWIL", "rlframe.agents.marwil.marwil:BCConfig"),
     "Dreamer": ("rlframe.agents.dreamer.dreamer", "Dreamer", "rlframe.agents.dreamer.dreamer:DreamerConfig"),
     "R2D2": ("rlframe.agents.dqn.r2d2_policy", "R2D2", "rlframe.agents.dqn.r2d2:R2D2Config"),
@@ -91,6 +92,7 @@ ON_POLICY = [
     ("PPO", {}),
     ("PPO", {"kl_coeff": 0.0, "entropy_coeff": 0.01, "grad_clip": 0.5}),
     ("MAML", {}),
+    ("MBMPO", {}),
     *OWN_STEPS,
     *OFF_POLICY,
 ]
@@ -370,7 +372,7 @@ def test_nan_names_its_column_and_leaves_the_weights(framework, name, overrides)
     policy.learn_on_batch(make_batch(name=name))
     before = network_of(policy)
     batch = make_batch(name=name)
-    on_advantages = name in ("PG", "A2C", "PPO", "MAML", "TRPO", "MARWIL") or overrides.get("vtrace") is False
+    on_advantages = name in ("PG", "A2C", "PPO", "MAML", "MBMPO", "TRPO", "MARWIL") or overrides.get("vtrace") is False
     of_others = {"PQN": "value_targets", "AlphaZero": "value_targets", "BC": "obs"}
     column = "advantages" if on_advantages else of_others.get(name, "rewards")
     batch[column][5] = np.nan
@@ -468,8 +470,8 @@ def test_td_errors_without_learning(framework, name, overrides):
 
 @every_policy
 def test_images_go_through_convolutions(framework, name, overrides):
-    if name in ("MADDPG", "SlateQ"):
-        pytest.skip("refuses them: vectors are put side by side")
+    if name in ("MADDPG", "MBMPO", "SlateQ"):
+        pytest.skip("refuses them: it is about vectors")
     space = gym.spaces.Box(0, 255, (42, 42, 3), np.uint8)
     model = {"conv_filters": [[4, [4, 4], 4], [8, [11, 11], 1]]}
     policy = make(framework, name, overrides, obs_space=space, model=model)

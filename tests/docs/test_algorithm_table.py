@@ -12,7 +12,7 @@ from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.policy.policy import PolicySpec
-from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
+from rlframe.utils.errors import ConfigError, EnvError, UnsupportedSpaceException
 from tests.docs.test_pages import README
 from tests.helpers import slates
 
@@ -56,6 +56,9 @@ class OneAgent(gym.Env):
     def step(self, action):
         return self.observation_space.sample(), 0.0, True, False, {}
 
+    def reward(self, obs, action, obs_next):  # MBMPO asks for it
+        return np.zeros(len(obs))
+
 
 class TwoAgents(MultiAgentEnv):
     def __init__(self, config):
@@ -96,7 +99,7 @@ def remembers(name, env, space, config):
     given = {"num_workers": 0, "log_sys_usage": False, "env_config": {"space": space}, "input": "sampler"}
     try:
         trainer = trainer_class({**given, **OWN.get(name, {}), **config}, env=env)
-    except (ConfigError, UnsupportedSpaceException):
+    except (ConfigError, EnvError, UnsupportedSpaceException):
         return None
     found = all(policy.is_recurrent() for policy in trainer.workers.local_worker().policy_map.values())
     trainer.stop()

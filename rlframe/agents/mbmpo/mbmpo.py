@@ -54,6 +54,7 @@ class MBMPOConfig(MetaLearningConfig):
         "maml_optimizer_steps": 8,
         "metrics_smoothing_episodes": 1,
         "exploration_config": {"random_timesteps": 8000},
+        "model": {"vf_share_layers": False},  # errors of values are thousands of times the policy's gradient
     }
 
     num_maml_steps: int = option(10, "Meta-updates in the models for each time that these are fitted.", low=1)

@@ -9,11 +9,13 @@ from rlframe.agents.registry import ALGORITHMS
 from rlframe.agents.trainer_template import build_trainer
 from rlframe.cli.stop import StopCriterion
 from rlframe.examples.env.cartpole_of_states import CartPoleOfStates
+from rlframe.examples.env.known_rewards import CartPoleWrapper
 from rlframe.examples.env.recommender_systems import InterestEvolutionRecSimEnv
 from rlframe.examples.env.two_step_game import TwoStepGame
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import ParallelRollouts
 from tests.unit.agents.test_maddpg import MEETING, Meeting
+from tests.unit.agents.test_mbmpo import SMALL_MBMPO
 
 LIMIT = 70
 LONG = {"seed": 0, "num_workers": 0, "min_iter_time_s": 10_000, "timesteps_per_iteration": 50_000}
@@ -24,27 +26,28 @@ SMALL_PPO = {
 }  # fmt: skip
 
 
+#: What differs from `LONG`, and the environment where it is no CartPole.
+GIVEN = {
+    "A3C": ({"sample_async": False}, "CartPole-v1"),
+    "APEX_DDPG": ({}, "Pendulum-v1"),
+    "DDPG": ({}, "Pendulum-v1"),
+    "DREAMER": ({}, "Pendulum-v1"),
+    "MADDPG": (MEETING, Meeting),
+    "MAML": ({"use_meta_env": False}, "CartPole-v1"),
+    "MBMPO": ({**SMALL_MBMPO, "rollout_fragment_length": 20}, CartPoleWrapper),
+    "QMIX": ({}, lambda _: TwoStepGame().with_agent_groups({"team": [0, 1]})),
+    "R2D2": ({"model": MEMORY}, "CartPole-v1"),
+    "RNNSAC": ({"Q_model": MEMORY, "policy_model": MEMORY}, "CartPole-v1"),
+    "SlateQ": ({"rollout_fragment_length": 20}, InterestEvolutionRecSimEnv),
+    "TD3": ({}, "Pendulum-v1"),
+    "contrib/AlphaZero": ({}, CartPoleOfStates),
+    "contrib/MADDPG": (MEETING, Meeting),
+}
+
+
 def make(algorithm):
-    config, env = LONG, "CartPole-v1"
-    if "MADDPG" in algorithm:
-        config, env = {**MEETING, **LONG}, Meeting
-    elif algorithm == "A3C":
-        config = {**LONG, "sample_async": False}
-    elif algorithm == "R2D2":
-        config = {**LONG, "model": MEMORY}
-    elif algorithm == "RNNSAC":
-        config = {**LONG, "Q_model": MEMORY, "policy_model": MEMORY}
-    elif algorithm in ("DDPG", "TD3", "APEX_DDPG", "DREAMER"):
-        env = "Pendulum-v1"
-    elif algorithm == "contrib/AlphaZero":
-        env = CartPoleOfStates
-    elif algorithm == "SlateQ":
-        config, env = {**LONG, "rollout_fragment_length": 20}, InterestEvolutionRecSimEnv
-    elif algorithm == "MAML":
-        config = {**LONG, "use_meta_env": False}
-    elif algorithm == "QMIX":
-        env = lambda _: TwoStepGame().with_agent_groups({"team": [0, 1]})  # noqa: E731
-    return ALGORITHMS[algorithm]()[0](config, env=env)
+    config, env = GIVEN.get(algorithm, ({}, "CartPole-v1"))
+    return ALGORITHMS[algorithm]()[0]({**config, **LONG}, env=env)
 
 
 @pytest.mark.parametrize("algorithm", sorted({*ALGORITHMS} - {"CQL", "IQL", "TD3BC"}))  # which sample nothing
