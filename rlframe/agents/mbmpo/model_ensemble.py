@@ -151,7 +151,7 @@ class DynamicsEnsemble(Component):
         fits: How often the models were fitted.
 
     Sources: Kurutach et al. 2018, "Model-Ensemble Trust-Region Policy Optimization"; Clavera et al. 2018, "Model-Based
-    Reinforcement Learning via Meta-Policy Optimization", section 4.1.
+    Reinforcement Learning via Meta-Policy Optimization".
     """
 
     replay_buffer_max = 10_000
