@@ -151,7 +151,8 @@ class MetaUpdatesInModels:
     plan_name = "MetaUpdatesInModels"
 
     def __init__(self, workers: WorkerSet, config: MBMPOConfig) -> None:
-        self._workers, self._config, self._local = workers, config, workers.local_worker()
+        self._workers, self._config = workers, config
+        self._local: Any = workers.local_worker()
         self._policy: Any
         ((self._policy_id, self._policy),) = self._local.policy_map.items()
         self._learn = MetaUpdate(workers)
@@ -197,13 +198,15 @@ class MetaUpdatesInModels:
 
     def _rounds(self, number: int) -> list[Round]:
         """Returns what was played before and behind each step of adaptation, of one meta-update."""
-        begun, steps, rounds = self._policy.get_weights(), self._config.inner_adaptation_steps, []
-        adapted: list[Any] = [begun] * (len(self._workers.remote_workers()) or len(self._models))
+        steps, rounds = self._config.inner_adaptation_steps, list[Round]()
+        adapted = [self._policy.get_weights()] * (len(self._workers.remote_workers()) or len(self._models))
         for place in range(steps + 1):
             batches = self._played(adapted, place)
             prefix = f"MAMLIter{number}_DynaTrajInner_{place}_episode_reward"
             self._returns |= {f"{prefix}_{key}": value for key, value in returns_of(batches).items()}
-            rounds.append([self._standardize(self._policy.estimate_advantages(batch)) for batch in batches])
+            for batch in batches:
+                self._standardize(self._policy.estimate_advantages(batch))
+            rounds.append(batches)
             if place < steps:
                 adapted = [self._policy.adapted_weights(*pair) for pair in zip(rounds[-1], adapted, strict=True)]
         return rounds

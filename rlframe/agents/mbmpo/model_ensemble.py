@@ -37,7 +37,9 @@ def mean_std_stats(dataset: Mapping[str, Rows]) -> dict[str, Moments]:
     """Returns the moments of observations, of actions, and of what a step changes, of columns `[B, ...]`."""
     columns = {OBS: dataset[OBS], ACTIONS: dataset[ACTIONS], DELTA: dataset[NEXT_OBS] - dataset[OBS]}
     wide = {name: np.asarray(column, np.float64) for name, column in columns.items()}
-    return {name: (np.float32(column.mean(0)), np.float32(column.std(0))) for name, column in wide.items()}
+    return {
+        name: (column.mean(0).astype(np.float32), column.std(0).astype(np.float32)) for name, column in wide.items()
+    }
 
 
 def normalize(data_array: Rows, stats: Moments) -> Rows:
