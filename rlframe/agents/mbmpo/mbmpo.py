@@ -106,8 +106,7 @@ class Imagination:
     @staticmethod
     def of(worker: Any) -> Imagination:
         """Returns that of a worker."""
-        found: Imagination = vars(worker).setdefault("imagination", None) or Imagination(worker)
-        worker.imagination = found
+        worker.imagination = found = getattr(worker, "imagination", None) or Imagination(worker)
         return found
 
     def play(self, weights: Mapping[str, Any], global_vars: Mapping[str, Any], seed: int | None) -> Any:

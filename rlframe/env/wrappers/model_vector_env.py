@@ -94,10 +94,16 @@ class ModelVectorEnv(VectorizedGymEnv):
         return list(self._obs), rewards.tolist(), dones.tolist(), [{} for _ in rewards]
 
     def get_sub_environments(self) -> list[Any]:
-        """Returns what stands for the copies: it need not be seeded, since `begin` seeds."""
-        return [_SeededByBegin()] * self.num_envs
+        """Returns the environments, which need not be seeded: `begin` does."""
+        return [_SeededByBegin(env) for env in super().get_sub_environments()]
 
 
 class _SeededByBegin:
+    def __init__(self, env: Any) -> None:
+        self.env = env
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["env"], name)
+
     def seed(self, seed: int) -> None:
         """Does nothing."""
