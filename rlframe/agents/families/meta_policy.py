@@ -211,7 +211,8 @@ class MetaPolicy(LearningPolicy):
         """Returns the gradient of J by the weights that tasks begin with, and statistics, means over the tasks."""
         config, total, told = self.config, np.zeros_like(begun), []
         rate, steps = np.float32(config.inner_lr), config.inner_adaptation_steps
-        weights = np.reshape(self.kl_coeff_val, (len(tasks), steps))
+        # Fewer tasks than there were: `ignore_worker_failures` goes on without workers that died.
+        weights = np.reshape(self.kl_coeff_val[: len(tasks) * steps], (len(tasks), steps))
         divergences = []
         for rows, coefficients in zip(tasks, weights, strict=True):
             path = self._adapt(begun, rows[:-1])

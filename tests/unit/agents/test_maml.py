@@ -123,6 +123,13 @@ def test_weights_of_divergences_follow_each_tasks_own():
     assert again.kl_coeff_val == [0.8, 0.4, 0.2]
 
 
+def test_what_is_left_of_the_tasks_is_learned_from():
+    one, other = make("torch", "MAML", {**OVERRIDES, "num_workers": 3}), make("torch", "MAML", OVERRIDES)
+    told = [policy.learn_on_rounds(rounds_of_rows())["learner_stats"] for policy in (one, other)]
+    assert told[0]["total_loss"] == told[1]["total_loss"]
+    assert len(one.kl_coeff_val) == 3 * STEPS
+
+
 def test_gradients_are_clipped_as_a_whole():
     rounds = rounds_of_rows()
     free, held = (
