@@ -15,7 +15,7 @@ CONFIG = {
     "kl_coeff": 1e-10,
     "clip_actions": False,
     "dynamics_model": {"fcnet_hiddens": [64, 64], "train_epochs": 100, "batch_size": 128},
-    "model": {"fcnet_hiddens": [32, 32]},
+    "model": {"fcnet_hiddens": [32, 32], "free_log_std": True},
     "log_sys_usage": False,
 }
 

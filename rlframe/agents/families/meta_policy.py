@@ -200,10 +200,12 @@ class MetaPolicy(LearningPolicy):
                 self._problem.set_flat(begun)
                 self.apply_gradients(self._problem.gradients_of(self._clipped(gradient)))
                 self.num_updates += 1
-            stats["cur_kl_coeff"] = np.array(self.kl_coeff_val)
-            self.update_kls(stats["inner_kl"])
+            by_step = {"inner_kl": stats.pop("inner_kl"), "cur_kl_coeff": np.array(self.kl_coeff_val)}
+            self.update_kls(by_step["inner_kl"])
             stats |= {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff}
-            return self._after_learning(every, self._learn_result(stats, {}, custom))
+            info = self._learn_result(stats, {}, custom)
+            info["learner_stats"] |= by_step  # arrays, of one task and step, too
+            return self._after_learning(every, info)
 
     def _gradient_through_steps(
         self, begun: Vector, tasks: Sequence[Sequence[SampleBatch]]

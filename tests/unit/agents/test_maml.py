@@ -127,6 +127,9 @@ def test_what_is_left_of_the_tasks_is_learned_from():
     one, other = make("torch", "MAML", {**OVERRIDES, "num_workers": 3}), make("torch", "MAML", OVERRIDES)
     told = [policy.learn_on_rounds(rounds_of_rows())["learner_stats"] for policy in (one, other)]
     assert told[0]["total_loss"] == told[1]["total_loss"]
+    alone = make("torch", "MAML", {**OVERRIDES, "num_workers": 1, "inner_adaptation_steps": 1})
+    stats = alone.learn_on_rounds([batches[:1] for batches in rounds_of_rows()[:2]])["learner_stats"]
+    assert stats["inner_kl"].shape == stats["cur_kl_coeff"].shape == (1,)
     assert len(one.kl_coeff_val) == 3 * STEPS
 
 
