@@ -83,12 +83,13 @@ LATER_NAMES = {
 """Names of Ray 1.11 to 1.13, when nothing was contributed any more."""
 
 _INSTEAD = {
-    "AlphaStar": "use PPO with several policies, of which a callback freezes copies",
-    "CRR": "use IQL or CQL",
+    "AlphaStar": "use PPO with a league of your own in callbacks, or rlframe.agents.decentralized",
+    "CRR": "use IQL, CQL or MARWIL, which learn from the same data",
+    "DT": "use MARWIL or IQL, which learn from the same data",
 }
 
 NOT_BUILT = {name: f"{name} exists in RLlib 1.x, but is not in rlframe yet; {use}." for name, use in _INSTEAD.items()}
-"""What there is instead of RLlib's other algorithms, by their name."""
+"""What there is instead of the algorithms of RLlib 1.12 and 1.13 that are not built, by their name."""
 
 _OF_OTHERS = {
     name: f"{name} is in neither RLlib 1.x nor rlframe; {use}."

@@ -78,8 +78,8 @@ def test_names_that_are_missing_are_answered_in_any_spelling(typed, name):
 
 
 def test_names_near_one_that_is_missing_are_not_sent_there_and_back():
-    with pytest.raises(ConfigError, match=r"^Unknown algorithm mbmpa\. MBMPO exists in RLlib 1.x, but is not in"):
-        get_trainer_class("mbmpa")
+    with pytest.raises(ConfigError, match=r"^Unknown algorithm alphastat\. AlphaStar exists in RLlib 1.x, but is not in"):
+        get_trainer_class("alphastat")
 
 
 def test_names_of_other_libraries_are_answered_with_what_serves_the_purpose():
@@ -181,11 +181,11 @@ registry.ALGORITHMS["DQN"] = registry.AlgorithmEntry("toy_algorithm:Toy", "toy_a
 assert registry_of_tune.get_trainable_cls("DQN") is Toy
 assert worker._post_init_hooks.count(registry.register_trainables) == 1
 try:
-    registry_of_tune.get_trainable_cls("MBMPO")
+    registry_of_tune.get_trainable_cls("AlphaStar")
 except ValueError as error:
     sys.stdout.write(str(error))
 """
-    assert run(code).startswith("MBMPO exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("AlphaStar exists in RLlib 1.x, but is not in rlframe yet; use PPO")
 
 
 @pytest.mark.slow
@@ -212,10 +212,10 @@ for _ in range(2):  # a second runtime knows the names as well
     analysis = tune.run("DQN", storage_path={str(tmp_path)!r}, verbose=0, resources_per_trial={{"cpu": 1}})
     assert analysis.trials[0].last_result["score"] == 42
     try:
-        tune.run("MBMPO", storage_path={str(tmp_path)!r}, verbose=0)
+        tune.run("AlphaStar", storage_path={str(tmp_path)!r}, verbose=0)
     except ValueError as error:
         message = str(error)
     ray.shutdown()
 sys.stdout.write("\\n" + message)
 """
-    assert run(code).startswith("MBMPO exists in RLlib 1.x, but is not in rlframe yet; use PPO")
+    assert run(code).startswith("AlphaStar exists in RLlib 1.x, but is not in rlframe yet; use PPO")

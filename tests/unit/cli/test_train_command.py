@@ -118,7 +118,7 @@ def test_train_wrong_config_reports_all_faults_at_once_and_makes_nothing() -> No
         (["train", "--resume", "nowhere"], "no run directory"),
         (["train", ALGO, "--env", "x", "--run-dir", "/proc/nothing"], "cannot be written"),
         (["train", ALGO, "--env", "x", "--history", "/proc/h.parquet"], "--history: '/proc/h.parquet' cannot be"),
-        (["train", "mbmpo", "--env", "x"], "MBMPO exists in RLlib 1.x, but is not in rlframe yet; use"),
+        (["train", "alphastar", "--env", "x"], "AlphaStar exists in RLlib 1.x, but is not in rlframe yet; use"),
     ],
 )
 def test_train_user_mistakes_are_one_message_and_code_2(words: list[str], message: str) -> None:

@@ -109,7 +109,7 @@ def test_a_key_that_the_program_reads_again_keeps_its_name():
 
 def test_what_a_person_decides_is_told_with_its_line_and_page():
     program = (
-        "from ray.rllib.agents.mbmpo import MBMPOTrainer\n"
+        "from ray.rllib.agents.alpha_star import AlphaStarTrainer\n"
         "from ray.rllib.agents.trainer import COMMON_CONFIG, Nonsense\n"
         "from ray.rllib.no_such_room import Anything\n\n"
         'config = {"gamma": 0.9, "lr": 0.1, "sample_collector": True}\n'
@@ -117,7 +117,7 @@ def test_what_a_person_decides_is_told_with_its_line_and_page():
     )
     notes = {note.line: note for note in migrate_program(program).notes}
     assert sorted(notes) == [1, 2, 3, 5, 6]
-    assert "MBMPO exists in RLlib 1.x" in notes[1].text
+    assert "AlphaStar exists in RLlib 1.x" in notes[1].text
     assert "Nonsense" in notes[2].text
     assert "no_such_room" in notes[3].text
     assert "collected in columns" in notes[5].text

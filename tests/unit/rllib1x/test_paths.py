@@ -62,14 +62,14 @@ def test_every_answer_is_a_sentence_that_says_what_there_is(file):
 @pytest.mark.parametrize(
     "code",
     [
-        "from rlframe.agents.mbmpo import MBMPOTrainer",
-        "from rlframe.agents import mbmpo",
-        "import rlframe.agents.mbmpo.mbmpo_torch_policy",
-        "import rlframe.agents\nrlframe.agents.mbmpo",
+        "from rlframe.agents.alpha_star import AlphaStarTrainer",
+        "from rlframe.agents import alpha_star",
+        "import rlframe.agents.alpha_star.league_builder",
+        "import rlframe.agents\nrlframe.agents.alpha_star",
     ],
 )
 def test_the_path_of_an_algorithm_that_is_not_built_says_what_there_is(code):
-    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.mbmpo\S* here: MBMPO exists .*; use PPO"):
+    with pytest.raises(ImportError, match=r"^No rlframe\.agents\.alpha_star\S* here: AlphaStar exists .*; use PPO"):
         exec(code, {})
 
 
@@ -131,8 +131,8 @@ def test_the_registry_answers_under_all_its_names():
     from rlframe.agents.agent import get_agent_class
     from rlframe.agents.registry import get_trainer_class
 
-    with pytest.raises(ConfigError, match=r"MBMPO.*use PPO"):
-        get_agent_class("MBMPO")
+    with pytest.raises(ConfigError, match=r"AlphaStar.*use PPO"):
+        get_agent_class("AlphaStar")
     with pytest.raises(ConfigError, match="LinUCB is contrib/LinUCB"):
         get_trainer_class("LinUCB")
 
