@@ -154,6 +154,31 @@ def test_cells_of_a_notebook_are_one_program_and_lines_of_ipython_stay():
         migrate_notebook("[]")
 
 
+def test_commands_of_several_lines_and_questions_in_a_notebook_stay():
+    before = (
+        "!rllib evaluate checkpoint \\\n    --run PPO \\\n  --steps 200",
+        "if True:\n    !echo \\\n  two\n    import ray.rllib",
+        "ray.rllib.Trainer?",
+        "files = !ls\n%timeit?\n?ray",
+        "%%time\nimport ray.rllib.agents.ppo",
+        "print('%d'\n      % 3)",
+        "import ray.rllib.agents.dqn\nprint 'of Python 2'",
+    )
+    migration = migrate_notebook(notebook(*before))
+    after = (
+        before[0],
+        "if True:\n    !echo \\\n  two\n    import rlframe",
+        *before[2:4],
+        "%%time\nimport rlframe.agents.ppo",
+        *before[5:],
+    )
+    assert migration.after == notebook(*after)
+    command, cell = migration.notes
+    assert (command.line, command.page) == (2, "docs/command_line.md")
+    assert cell.line == 23
+    assert "stays as it is: its line 2 is no Python" in cell.text
+
+
 def invoke(*words: str):
     return CliRunner().invoke(app, ["migrate", *words])
 
