@@ -1,7 +1,13 @@
-"""Methods of trainables by their names in Ray 0.8: `_setup`, `_train`, `_save`, `_restore`, `_log_result`, `_stop`."""
+"""Methods of trainables as in Ray 0.8 (`_setup`, `_train`, `_save`, `_restore`, `_log_result`, `_stop`) and Ray 1.x.
+
+Up to Ray 1.13 the method that saves returned the path of the file that it had written, and the one that restores was
+given that path. Today's Ray knows the directory alone.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from typing import Any
 
@@ -13,40 +19,72 @@ _PRESENT_NAMES = {
     "_log_result": "log_result",
     "_stop": "cleanup",
 }
-#: Beside a checkpoint: the file in it whose path `_save` returned, which `_restore` is given.
-_WRITTEN = "written_by_save.txt"
+#: In a checkpoint: the file whose path was returned when it was saved, which restoring is given, and counters.
+_NOTE = "saved_by_program.json"
+_COUNTERS = ("_iteration", "_time_total", "_timesteps_total", "_episodes_total")
+
+
+class _Kept(dict[str, Any]):
+    """What a program's own `save_checkpoint` returned, which Ray pickles, with the trainable's counters."""
+
+    counters: dict[str, Any]
 
 
 def give_present_names(cls: type[Any]) -> None:
-    """Gives a class whose methods have their old names the present ones as well, but for those that it has."""
+    """Gives a class whose methods have their old names the present ones as well, but for those that it has.
+
+    Methods that save and restore under their present names may return and take paths of files, too.
+    """
     for old, new in _PRESENT_NAMES.items():
-        method = cls.__dict__.get(old)
-        if method is not None and new not in cls.__dict__:
-            adapted = {"_save": _saving, "_restore": _restoring}.get(old)
+        adapted = {"_save": _saving, "_restore": _restoring}.get(old)
+        method = cls.__dict__.get(new if new in cls.__dict__ and adapted else old)
+        if method is not None and (adapted or new not in cls.__dict__):
             setattr(cls, new, method if adapted is None else adapted(method))
 
 
 def _saving(save: Any) -> Any:
-    """Returns `save_checkpoint` from `_save`, which returned the path of what it had written, or a dict to be kept."""
+    """Returns `save_checkpoint` from one that may return the path of what it wrote, or a dict to be kept."""
 
-    def save_checkpoint(self: Any, checkpoint_dir: str) -> dict[str, Any] | None:
-        kept = save(self, checkpoint_dir)
-        if isinstance(kept, str) and os.path.dirname(os.path.abspath(kept)) == os.path.abspath(checkpoint_dir):
-            with open(os.path.join(checkpoint_dir, _WRITTEN), "w", encoding="utf-8") as file:
-                file.write(os.path.basename(kept))
-        return kept if isinstance(kept, dict) else None
+    @functools.wraps(save)
+    def save_checkpoint(self: Any, checkpoint_dir: str) -> Any:
+        if self.__dict__.get("_is_saving"):  # called above by a subclass's, which is given what was returned
+            return save(self, checkpoint_dir)
+        self._is_saving = True
+        try:
+            kept = save(self, checkpoint_dir)
+        finally:
+            del self._is_saving
+        counters = {name: getattr(self, name) for name in _COUNTERS}
+        if isinstance(kept, dict):
+            kept = _Kept(kept)
+            kept.counters = counters
+            return kept
+        path = os.path.abspath(kept) if isinstance(kept, (str, os.PathLike)) else ""
+        is_inside = os.path.dirname(path) == os.path.abspath(checkpoint_dir)
+        if os.path.isdir(checkpoint_dir):
+            noted = {"file": os.path.basename(path) if is_inside else None, "counters": counters}
+            with open(os.path.join(checkpoint_dir, _NOTE), "w", encoding="utf-8") as file:
+                json.dump(noted, file, default=float)
+        return checkpoint_dir
 
     return save_checkpoint
 
 
 def _restoring(restore: Any) -> Any:
-    """Returns `load_checkpoint` from `_restore`, which took what `_save` had returned."""
+    """Returns `load_checkpoint` from one that takes what the method that saves had returned."""
 
+    @functools.wraps(restore)
     def load_checkpoint(self: Any, checkpoint: Any) -> None:
-        note = None if isinstance(checkpoint, dict) else os.path.join(checkpoint, _WRITTEN)
-        if note is not None and os.path.isfile(note):
+        counters = getattr(checkpoint, "counters", {})
+        note = os.path.join(checkpoint, _NOTE) if isinstance(checkpoint, (str, os.PathLike)) else ""
+        if os.path.isfile(note):
             with open(note, encoding="utf-8") as file:
-                checkpoint = os.path.join(checkpoint, os.path.basename(file.read()))
+                noted = json.load(file)
+            counters = noted["counters"]
+            if noted["file"]:
+                checkpoint = os.path.join(checkpoint, os.path.basename(noted["file"]))
+        for name in _COUNTERS:  # today's Ray takes them from its own results, and has none of a path
+            setattr(self, name, counters.get(name, getattr(self, name)))
         restore(self, checkpoint)
 
     return load_checkpoint

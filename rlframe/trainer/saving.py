@@ -60,9 +60,10 @@ class SavingMixin(Trainable):
             )
         return path
 
-    def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Writes everything that is needed to go on exactly into a directory: arrays and JSON, nothing executable."""
+    def save_checkpoint(self, checkpoint_dir: str) -> str:
+        """Writes all that is needed to go on exactly into a directory, and returns that: arrays and JSON, no code."""
         checkpointing.save(self, checkpoint_dir)
+        return checkpoint_dir
 
     def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
         """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.

@@ -73,7 +73,7 @@ _LOGGER = logging.getLogger("rlframe")
 silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
-_OLD_METHODS = frozenset(["_setup", "_save", "_restore", "_log_result", "_stop"])
+_OLD_METHODS = {"_setup", "_save", "_restore", "_log_result", "_stop", "save_checkpoint", "load_checkpoint"}
 
 
 class _DefaultConfig:
@@ -703,11 +703,8 @@ class Trainer(
                 ends.callback(self.train_exec_impl.close)
 
     # Under their names in Ray 0.8, for `super()`.
-    _setup, _restore, _stop, _log_result = setup, SavingMixin.load_checkpoint, cleanup, Trainable.log_result
-
-    def _save(self, checkpoint_dir: str) -> str:
-        Trainer.save_checkpoint(self, checkpoint_dir)
-        return checkpoint_dir
+    _setup, _stop, _log_result = setup, cleanup, Trainable.log_result
+    _save, _restore = SavingMixin.save_checkpoint, SavingMixin.load_checkpoint
 
     def stop(self) -> None:
         """Ends workers, threads and files; the trainer is of no use afterwards."""

@@ -179,6 +179,38 @@ def test_a_population_that_fits_trains_side_by_side(ray_runtime, tmp_path):
     assert len(list(starts.iterdir())) == 2 + scheduler._num_perturbations
 
 
+def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    class Counting(tune.Trainable):
+        def setup(self, config):
+            self.count = 0
+
+        def step(self):
+            self.count += 1
+            return {"count": self.count}
+
+        def save_checkpoint(self, checkpoint_dir):
+            path = os.path.join(checkpoint_dir, "model")
+            Path(path).write_text(str(self.count))
+            return path
+
+        def load_checkpoint(self, path):
+            self.count = int(Path(path).read_text())
+
+    def run(iterations, restore=None):
+        analysis = tune.run(
+            Counting, stop={"training_iteration": iterations}, checkpoint_at_end=True, local_dir=str(tmp_path),
+            verbose=0, restore=restore,
+        )  # fmt: skip
+        (trial,) = analysis.trials
+        return trial.last_result["count"], analysis.get_last_checkpoint(trial)
+
+    count, checkpoint = run(2)
+    assert (count, Path(checkpoint, "model").read_text()) == (2, "2")
+    assert run(3, restore=checkpoint)[0] == 3  # one iteration more: counters go on, too
+
+
 @pytest.mark.slow
 def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, capsys):
     from rlframe import tune

@@ -331,6 +331,51 @@ def test_restore_of_ray_08_gets_the_path_that_save_returned(tmp_path):
     assert trainer.count == 1
 
 
+def test_restoring_gets_the_path_of_the_file_that_saving_returned(tmp_path):
+    class Counts(Trainer):
+        _default_config = with_common_config({})
+
+        def _init(self, config, env_creator):
+            self.count = 0
+
+        def step(self):
+            self.count += 1
+            return {"episode_reward_mean": self.count}
+
+        def save_checkpoint(self, checkpoint_dir):
+            path = Path(checkpoint_dir, f"checkpoint-{self.iteration}")
+            path.write_text(str(self.count))
+            return str(path)
+
+        def load_checkpoint(self, path):
+            self.count = int(Path(path).read_text())
+
+    class Tells(Counts):
+        def save_checkpoint(self, checkpoint_dir):
+            path = super().save_checkpoint(checkpoint_dir)
+            Path(path).write_text(Path(path).read_text() + "0")
+            return path
+
+    trainer = Tells(env="CartPole-v1")
+    trainer.train()
+    path = trainer.save(str(tmp_path))
+    trainer.restore(path)
+    assert trainer.count == 10
+    trainer.restore(trainer.save_checkpoint(path))
+    assert trainer.count == 100
+
+
+def test_saving_by_hand_returns_what_restoring_takes(tmp_path):
+    config = {"train_batch_size": 20, "rollout_fragment_length": 20, "num_workers": 0, "model": {"fcnet_hiddens": [4]}}
+    trainer = PGTrainer(config, env="CartPole-v1")
+    trainer.train()
+    path = trainer.save_checkpoint(str(tmp_path / "mine"))
+    trainer.train()
+    trainer.load_checkpoint(path)
+    assert trainer.iteration == 1
+    trainer.stop()
+
+
 def test_a_checkpoint_that_nothing_would_write_is_told(tmp_path):
     class Kept(PGTrainer):
         def save_checkpoint(self, checkpoint_dir):

@@ -1,4 +1,6 @@
-"""Trainables with the method names of Ray 0.8."""
+"""Trainables with the method names of Ray 0.8, and what Ray 1.x expected of them."""
+
+from pathlib import Path
 
 from rlframe.tune import Trainable
 
@@ -27,7 +29,8 @@ def test_methods_may_have_the_names_of_ray_08(tmp_path):
     first, second = Counter({"start": 3}), Stopping({"start": 0})
     assert first.train()["count"] == 4
     second.restore(first.save(str(tmp_path)))
-    assert second.train()["count"] == 5
+    result = second.train()
+    assert (result["count"], result["training_iteration"]) == (5, 2)
     second.stop()
     assert second.count == -1
 
@@ -36,3 +39,31 @@ def test_resources_are_asked_for_by_the_path_of_ray_1():
     from rlframe.tune.utils.placement_groups import PlacementGroupFactory
 
     assert PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]).required_resources == {"CPU": 3}
+
+
+class Filed(Trainable):
+    def setup(self, config):
+        self.seen = None
+
+    def step(self):
+        return {"timesteps_this_iter": 7}
+
+    def save_checkpoint(self, checkpoint_dir):
+        path = Path(checkpoint_dir, "model")
+        path.write_text("weights")
+        return str(path)
+
+    def load_checkpoint(self, path):
+        self.seen = Path(path).read_text()
+
+
+def test_restoring_from_a_path_goes_on_with_the_counters(tmp_path):
+    first, second = Filed(), Filed()
+    first.train()
+    first.train()
+    path = first.save_checkpoint(str(tmp_path))
+    assert path == str(tmp_path)
+    second.restore(path)
+    assert second.seen == "weights"
+    result = second.train()
+    assert (result["training_iteration"], result["timesteps_total"]) == (3, 21)
