@@ -60,7 +60,7 @@ class SavingMixin(Trainable):
             )
         return path
 
-    def save_checkpoint(self, checkpoint_dir: str) -> str:
+    def save_checkpoint(self, checkpoint_dir: str) -> str:  # type: ignore[override]  # its annotation lacks paths
         """Writes all that is needed to go on exactly into a directory, and returns that: arrays and JSON, no code."""
         checkpointing.save(self, checkpoint_dir)
         return checkpoint_dir
