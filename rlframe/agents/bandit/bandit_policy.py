@@ -28,16 +28,19 @@ from rlframe.policy.inference import Columns, Inference, NumpyInference, Outputs
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
 from rlframe.utils.errors import NonFiniteError, UnsupportedSpaceException
+from rlframe.utils.numpy import FLOAT_MIN
 
 
 class BanditInference(NumpyInference):
     """Scores actions: as the exploration wants while it explores, else by the means of the weights."""
 
     def run(self, columns: Columns, explore: bool) -> Outputs:
-        """Returns scores `[B, A]`, of which the largest is acted on."""
+        """Returns scores `[B, A]`, of which the largest is acted on; those of actions without a row are out of reach."""
         policy, obs = self.policy, columns[OBS]
         scores = policy.model.forward(obs, policy._action_rng) if explore else policy.model.predict(obs)
-        return scores.astype(np.float32), None, []
+        outputs = np.full((len(scores), policy.num_outputs), FLOAT_MIN, np.float32)
+        outputs[:, : scores.shape[1]] = scores
+        return outputs, None, []
 
     def values(self, obs: NDArray[Any]) -> NDArray[np.float32]:
         """Returns zeros: nothing follows a step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from rlframe.utils.errors import UnsupportedSpaceException
 
 Array = NDArray[np.float64]
 ITEM = "item"
+_LOGGER = logging.getLogger("rlframe")
 
 
 class OnlineLinearRegression:
@@ -208,6 +210,7 @@ class ParametricLinearModel(DiscreteLinearModel):
     """One regression for all actions, whose features are rows of `item`; other parts of the observation are not read.
 
     Actions are places in `item`: what is learned of one serves all that resemble it, and items may change each step.
+    Of more actions than rows the first ones have scores.
     """
 
     default_lambda = 0.1
@@ -217,11 +220,16 @@ class ParametricLinearModel(DiscreteLinearModel):
         """Returns 1 and the length of an item's features."""
         space: Any = self.obs_space.original_space
         item = space[ITEM]
-        if not isinstance(item, gym.spaces.Box) or len(item.shape) != 2 or item.shape[0] != self.num_outputs:
+        if not isinstance(item, gym.spaces.Box) or len(item.shape) != 2 or item.shape[0] > self.num_outputs:
             raise UnsupportedSpaceException(
                 f"got observations of {space}; of a Dict linear bandits want {ITEM!r}, a Box of shape "
                 f"({self.num_outputs}, features), a row for each action"
             )
+        if item.shape[0] < self.num_outputs:  # slates by number, as RLlib's course has them, beside single items
+            _LOGGER.warning(
+                "linear bandits: %r has %s rows for %s actions; those from %s on are never taken",
+                ITEM, item.shape[0], self.num_outputs, item.shape[0],
+            )  # fmt: skip
         self._columns, self._shape = columns_of_part(space, ITEM), item.shape
         return 1, int(item.shape[1])
 

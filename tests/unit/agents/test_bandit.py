@@ -192,6 +192,18 @@ def test_wrong_spaces_rewards_and_users_are_refused():
         ParametricItemRecoEnv({"slate_size": 2})
 
 
+def test_of_more_actions_than_items_the_first_ones_are_taken(caplog):
+    space = gym.spaces.Box(0, 1, (6,), np.float32)
+    space.original_space = gym.spaces.Dict({"item": gym.spaces.Box(0, 1, (3, 2), np.float32)})
+    policy = make_policy(space=space, actions=9)
+    assert "'item' has 3 rows for 9 actions; those from 3 on are never taken" in caplog.text
+    policy.learn_on_batch(rows([[0, 1, 1, 0, 0, 0]], [1], [-5.0]))
+    actions, _, info = policy.compute_actions(np.array([[0, 0, 1, 0, 0, 1]], np.float32), explore=False)
+    assert actions.tolist() == [0]  # 0, against -5/1.1 and 0: the first of the largest
+    assert policy.get_weights()["output.weight"] == pytest.approx(np.array([[-5 / 1.1, 0.0]]))
+    assert np.isfinite(info["action_logp"]).all()
+
+
 def test_items_are_not_written_into_files(tmp_path):
     trainer = make(BanditLinUCBTrainer, env=ParametricItemRecoEnv)
     with pytest.raises(ConfigError, match="ParametricLinearModelUCB"):
