@@ -35,7 +35,7 @@ class BanditInference(NumpyInference):
     """Scores actions: as the exploration wants while it explores, else by the means of the weights."""
 
     def run(self, columns: Columns, explore: bool) -> Outputs:
-        """Returns scores `[B, A]`, of which the largest is acted on; actions without a row of `item` are out of reach."""
+        """Returns scores `[B, A]`, of which the largest is acted on; actions without a row of `item` have the least."""
         policy, obs = self.policy, columns[OBS]
         scores = policy.model.forward(obs, policy._action_rng) if explore else policy.model.predict(obs)
         outputs = np.full((len(scores), policy.num_outputs), FLOAT_MIN, np.float32)
