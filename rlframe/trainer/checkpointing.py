@@ -178,7 +178,14 @@ def _remote_states(workers: Any) -> dict[str, Any]:
 
 
 def resolve_path(path: str) -> str:
-    """Returns the checkpoint directory for itself, or for a file name in it (`checkpoint_000010/checkpoint-10`)."""
+    """Returns the checkpoint directory for itself, or for a file name in it (`checkpoint_000010/checkpoint-10`).
+
+    Numbers may lack their zeros, as up to Ray 1.3 (`checkpoint_10/checkpoint-10`).
+    """
+    numbered = re.fullmatch(r"(.*checkpoint_)(\d+)(/checkpoint-\d+)?/*", path)
+    if numbered and not os.path.exists(numbered[1] + numbered[2]):
+        padded = f"{numbered[1]}{numbered[2]:0>6}"
+        path = padded if os.path.isdir(padded) else path
     inside = os.listdir(path) if os.path.isdir(path) else [os.path.basename(path)] if os.path.isfile(path) else []
     if any(re.fullmatch(r"checkpoint-\d+", name) for name in inside):
         raise CheckpointError(

@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.config.common import CommonConfig
+from rlframe.utils.errors import ConfigError
+
+_in_search: ContextVar[bool] = ContextVar("in_search", default=False)
+
+
+@contextmanager
+def searching(several: bool) -> Iterator[None]:
+    """Has wrong configs fail in their own trials, as in Ray 1.x: one of a search's must not end the others.
+
+    Args:
+        several: Whether there are several trials; the fault of a single one is raised where the program is.
+    """
+    before = _in_search.set(several)
+    try:
+        yield
+    finally:
+        _in_search.reset(before)
+
+
+def requested_resources(cls: Any, config: dict[str, Any]) -> PlacementGroupFactory:
+    """Returns what a Tune trial of a trainer reserves; see `Trainer.default_resource_request`."""
+    defaults = cls.get_default_config()
+    try:
+        return placement_group_factory(cls.merge_trainer_configs(defaults, dict(config), _allow_unknown_configs=True))
+    except ConfigError:
+        if not _in_search.get():
+            raise
+        return PlacementGroupFactory([{"CPU": 1.0}])  # making the trainer says what is wrong
 
 
 def _worker_bundle(config: dict[str, Any]) -> dict[str, float]:

@@ -726,10 +726,9 @@ class Trainer(
             config: What the trainer is made with. Keys that it does not know are the program's own, for its function
                 that makes the trainer; a trainer refuses them.
         """
-        defaults = cls.get_default_config()
-        from rlframe.trainer.resources import placement_group_factory
+        from rlframe.trainer.resources import requested_resources
 
-        return placement_group_factory(cls.merge_trainer_configs(defaults, dict(config), _allow_unknown_configs=True))
+        return requested_resources(cls, config)
 
     @classmethod
     def resource_help(cls, config: dict[str, Any]) -> str:

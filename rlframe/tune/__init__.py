@@ -14,6 +14,7 @@ import ray.tune
 
 from rlframe.agents.registry import register_trainables
 from rlframe.env.registry import register_env  # noqa: F401
+from rlframe.trainer.resources import searching
 from rlframe.tune.analysis import Analysis  # noqa: F401
 from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
 from rlframe.tune.functions import (  # noqa: F401
@@ -28,6 +29,7 @@ from rlframe.tune.functions import (  # noqa: F401
     report,
 )
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
+from rlframe.tune.specs import has_several_trials
 from rlframe.tune.trainable import Trainable  # noqa: F401
 from rlframe.tune.translate import loggers_of_experiments, printing, translate_experiments, translate_run
 
@@ -78,7 +80,7 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
         name = run_or_experiment  # the folder below local_dir, as Ray 1.x named it
     register_trainables()  # once more: ray.shutdown() forgets them
     arguments = _with_defaults(translate_run(kwargs))
-    with printing(arguments):
+    with printing(arguments), searching(has_several_trials(arguments)):
         trainable = as_trainable(with_present_keys(run_or_experiment), arguments.get("resources_per_trial"))
         return ExperimentAnalysis.of(ray.tune.run(trainable, name=name, **arguments))
 
@@ -96,7 +98,9 @@ def run_experiments(experiments: Any, **kwargs: Any) -> list[Any]:
     register_trainables()  # as above
     arguments = _with_defaults(translate_run(kwargs))
     arguments["callbacks"] += loggers_of_experiments(experiments)
-    with printing(arguments):
+    specs = [spec for spec in experiments.values() if isinstance(spec, dict)] if isinstance(experiments, dict) else []
+    several = len(specs) > 1 or any(map(has_several_trials, specs))
+    with printing(arguments), searching(several):
         trials: list[Any] = ray.tune.run_experiments(translate_experiments(experiments), **arguments)
     return with_logdir(trials)
 

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from ray.tune.search.sample import Function
+from ray.tune.search.sample import Domain, Function
 from ray.tune.search.variant_generator import _UnresolvedAccessGuard
 
 #: What a trial's spec had beside the config, and what it was where the program said nothing.
@@ -33,6 +33,21 @@ def with_specs(config: Any, arguments: Mapping[str, Any]) -> Any:
     """
     beside = {name: arguments.get(name, default) for name, default in _BESIDE_CONFIG.items()}
     return _replaced(config, {**beside, "stop": beside["stop"] or {}})
+
+
+def has_several_trials(spec: Any) -> bool:
+    """Returns whether what `tune.run`, or an experiment of `run_experiments`, was given makes more than one trial.
+
+    Args:
+        spec: Its arguments: `config`, and `num_samples` where it is not 1.
+    """
+    return spec.get("num_samples", 1) != 1 or _has_choices(spec.get("config"))
+
+
+def _has_choices(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "grid_search" in value or any(map(_has_choices, value.values()))
+    return isinstance(value, Domain) or (isinstance(value, (list, tuple)) and any(map(_has_choices, value)))
 
 
 def _replaced(value: Any, beside: Mapping[str, Any]) -> Any:

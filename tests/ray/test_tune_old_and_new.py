@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.utils.errors import ConfigError
 
 pytestmark = pytest.mark.ray
 
@@ -209,6 +210,23 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
     count, checkpoint = run(2)
     assert (count, Path(checkpoint, "model").read_text()) == (2, "2")
     assert run(3, restore=checkpoint)[0] == 3  # one iteration more: counters go on, too
+
+
+def test_a_wrong_config_of_a_search_fails_alone(ray_runtime, tmp_path):
+    from ray.tune.error import TuneError
+
+    from rlframe import tune
+
+    config = {"env": "CartPole-v1", "num_workers": 0, "train_batch_size": 200, "num_sgd_iter": 1}
+    search = {**config, "sgd_minibatch_size": tune.grid_search([400, 50])}
+    with pytest.raises(TuneError, match="did not complete") as told:
+        tune.run("PPO", config=search, stop={"training_iteration": 1}, local_dir=str(tmp_path), verbose=0)
+    (bad,) = told.value.args[1]
+    assert "sgd_minibatch_size=400 must be at most train_batch_size=200" in Path(bad.error_file).read_text()
+    (frame,) = tune.Analysis(str(tmp_path / "PPO")).trial_dataframes.values()
+    assert frame["training_iteration"].tolist() == [1]
+    with pytest.raises(ConfigError, match="sgd_minibatch_size=400"):  # of one trial the program is told
+        tune.run("PPO", config={**config, "sgd_minibatch_size": 400}, local_dir=str(tmp_path), verbose=0)
 
 
 @pytest.mark.slow

@@ -83,6 +83,12 @@ def test_restore_takes_old_spellings_of_a_checkpoint(tmp_path):
     two = make(Bandit)
     two.restore(path + "/checkpoint-1")
     assert_same_weights(one, two)
+    for spelling in ("checkpoint_1/checkpoint-1", "checkpoint_1"):  # as up to Ray 1.3
+        three = make(Bandit, seed=9)
+        three.restore(str(tmp_path / spelling))
+        assert_same_weights(one, three)
+    with pytest.raises(CheckpointError, match=r"no checkpoint at '.*/checkpoint_2/checkpoint-2'"):
+        two.restore(str(tmp_path / "checkpoint_2/checkpoint-2"))
 
 
 def test_save_to_object_and_back():
