@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import DONES, TERMINATEDS
+from rlframe.data.columns import DONES, OBS, SEQ_LENS, TERMINATEDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.left_by_shares import merge_left
@@ -176,9 +176,15 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
             value = math.nan if "NaN" in str(error) else math.inf
             raise explain_nonfinite(int(found[1]), value, self, samples) from None
         self._weights_changed()
+        self._forget_symbols(columns)
         self._check_losses(made["losses"], samples)
         self._traced_metrics = made["metrics"]
         return {"allreduce_latency": 0.0, **made["stats"]}, made["fetches"]
+
+    def _forget_symbols(self, columns: Mapping[str, Any]) -> None:
+        """Has the model's `value_function()` speak of a learner step's rows: what it kept are symbols of the trace."""
+        if SEQ_LENS not in columns and OBS in columns and hasattr(self.model, "acted_on"):
+            self.model.acted_on(columns[OBS])
 
     def _check_losses(self, losses: Sequence[float], samples: SampleBatch) -> None:
         for index, loss in enumerate(losses):
@@ -370,6 +376,7 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
             self._start_update()
             columns = tensor_columns(self._learned_columns(postprocessed_batch))
             made = self._gradient_calls(columns, self._scalars(), due=self._due)
+            self._forget_symbols(columns)
             self._check_losses(made["losses"], postprocessed_batch)
             self._traced_metrics = made["metrics"]
             gradients = [made["gradients"].get(str(index)) for index in range(len(self.model.trainable_variables()))]

@@ -12,6 +12,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete
 
 from rlframe.agents.ppo.ppo import DEFAULT_CONFIG
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.preprocessors import get_preprocessor
 from tests.helpers.frameworks import TORCH_FIRST
 
@@ -58,3 +59,18 @@ def test_models_with_memory_say_where_values_are() -> None:
     policy.compute_actions(rows(policy, 2))
     with pytest.raises(ValueError, match="vf_preds"):
         policy.model.value_function()
+
+
+def test_values_after_a_traced_learner_step_are_those_of_its_rows() -> None:
+    pytest.importorskip("tensorflow")
+    policy = make("tf")
+    policy.compute_actions(rows(policy, 2))
+    obs = rows(policy, 6)
+    batch = SampleBatch({"obs": obs, "actions": np.zeros(6, int), "action_dist_inputs": np.zeros((6, 2), np.float32)})
+    for key in ("advantages", "value_targets", "vf_preds", "action_logp"):
+        batch[key] = np.zeros(6, np.float32)
+    policy.learn_on_batch(batch)
+    values = policy.to_numpy(policy.model.value_function())
+    policy.model({"obs": policy.to_tensors(obs)})
+    np.testing.assert_allclose(values, policy.to_numpy(policy.model.value_function()))
+    assert values.shape == (6,)
