@@ -168,12 +168,13 @@ class ParametricItemRecoEnv(_Bandit):
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         super().__init__(config)
-        users, items, features, shown = (
+        self.slate_size = self.config["slate_size"]
+        self.num_users, self.num_items, self.feature_dim, self.num_candidates = users, items, features, shown = [
             int(self.config[key]) for key in ("num_users", "num_items", "feature_dim", "num_candidates")
-        )
-        if self.config["slate_size"] != 1 or shown > items:
+        ]
+        if self.slate_size != 1 or shown > items:
             raise ConfigError(
-                f"ParametricItemRecoEnv: got slate_size={self.config['slate_size']}, num_candidates={shown} of "
+                f"ParametricItemRecoEnv: got slate_size={self.slate_size}, num_candidates={shown} of "
                 f"num_items={items}; wanted slate_size=1, and no more candidates than items"
             )
         spaces: dict[str, Any] = {

@@ -91,6 +91,11 @@ def test_drawn_weights_have_the_posterior_of_now():
     np.testing.assert_allclose(np.cov(drawn.T), 2 * model.covariance[1], atol=0.03)
 
 
+def test_items_have_the_sizes_that_courses_read():
+    env = ParametricItemRecoEnv({"num_candidates": 4, "feature_dim": 3})
+    assert (env.num_users, env.num_items, env.feature_dim, env.num_candidates, env.slate_size) == (1, 100, 3, 4, 1)
+
+
 def test_items_share_one_posterior_and_drawn_weights():
     env = ParametricItemRecoEnv({"num_candidates": 4, "feature_dim": 3, "num_users": 2})
     trainer = make(BanditLinUCBTrainer, env=ParametricItemRecoEnv, env_config=env.config | {"num_candidates": 4})
