@@ -202,6 +202,8 @@ def _batch_of(columns: Any) -> SampleBatch:
         raise DataError("a batch without columns")
     made = {}
     for name, values in columns.items():
+        if isinstance(values, list) and values and all(value is None for value in values):
+            continue  # demonstrations written by hand say so of what they do not know, `action_dist_inputs` above all
         try:
             # In rows of a dataset of Ray, lists have become arrays.
             made[name] = _column_of(name, values.tolist() if isinstance(values, np.ndarray) else values)

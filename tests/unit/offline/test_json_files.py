@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.evaluation.sample_batch_builder import SampleBatchBuilder
 from rlframe.offline import IOContext, JsonReader, JsonWriter, ShuffledInput
 from rlframe.offline.data_files import find_files
 from rlframe.offline.json_format import from_line, to_line, unpack
@@ -116,6 +117,17 @@ def test_rllibs_nested_observations_are_read():
     back = unpack(as_rllib_packs({"a": np.ones(2), "b": (np.zeros(1), np.float32(2.0))}))
     np.testing.assert_array_equal(back["a"], np.ones(2))
     assert back["b"][1] == 2.0
+
+
+def test_a_column_of_nothing_is_left_out_as_demonstrations_written_by_hand_have_it():
+    builder = SampleBatchBuilder()
+    for t in range(3):
+        builder.add_values(t=t, eps_id=0, obs=np.ones(2, np.float32), actions=t, action_dist_inputs=None, rewards=1.0)
+    back = from_line(to_line(builder.build_and_reset()))
+    assert "action_dist_inputs" not in back
+    assert back["actions"].tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match="column 'rewards': rows of several shapes"):
+        from_line(b'{"type": "SampleBatch", "rewards": [1.0, null]}')
 
 
 @pytest.mark.parametrize(
