@@ -1,13 +1,16 @@
 """Ape-X with remote workers and shards: priorities, pace, killed workers and shards, checkpoints, plans of RLlib's."""
 
 import copy
+import gc
 import math
 import os
+import weakref
 
 import numpy as np
 import pytest
 
 from rlframe.agents.dqn import ApexTrainer
+from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.replay_buffer import ReplayActor
 from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
@@ -73,6 +76,17 @@ def test_iterations_end_while_the_shards_fill_up(build):
     assert not second["info"]["learner"]
     trainer.stop()
     assert second["timesteps_total"] >= first["timesteps_total"] + CONFIG["timesteps_per_iteration"]
+
+
+@pytest.mark.parametrize("name", ["APEX", "APPO"])
+def test_workers_of_a_trainer_that_is_dropped_are_released_in_spite_of_its_learner_thread(name, ray_runtime):
+    own = CONFIG if name == "APEX" else {"num_gpus": 0, "train_batch_size": 40, "rollout_fragment_length": 20}
+    trainer = get_trainer_class(name)({**copy.deepcopy(own), "num_workers": 1, "min_iter_time_s": 0}, env="CartPole-v1")
+    trainer.train()
+    workers = weakref.ref(trainer.workers)
+    del trainer
+    gc.collect()
+    assert workers() is None
 
 
 def test_workers_store_and_a_thread_learns(trainer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +44,17 @@ class UpdateTargetAndKL:
 
     def __init__(self, workers: WorkerSet, config: APPOConfig) -> None:
         config = APPOConfig.view(config)
-        self.workers = workers
+        # The learner's thread calls this, and must not keep workers alive when a program drops its trainer.
+        self._workers, self._local_worker = weakref.ref(workers), workers.local_worker()
         self.adapts = config.use_kl_loss
         self.every = config.num_sgd_iter * config.minibatch_buffer_size
         self._steps = self._env_steps = 0
         self._kls: dict[str, list[float]] = {}
+
+    @property
+    def workers(self) -> WorkerSet | None:
+        """The WorkerSet; None when it is gone."""
+        return self._workers()
 
     def __call__(self, item: tuple[int, Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
         """Notes divergences, and updates after enough learner steps."""
@@ -63,7 +70,7 @@ class UpdateTargetAndKL:
         return item
 
     def _update(self) -> None:
-        local = self.workers.local_worker()
+        local = self._local_worker
         for policy_id in local.policies_to_train:
             policy: Any = local.policy_map[policy_id]
             policy.update_target()

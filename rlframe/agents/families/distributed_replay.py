@@ -249,13 +249,14 @@ class UpdateTargets:
     `last_target_update_ts`.
 
     Args:
-        workers: The WorkerSet.
+        workers: The WorkerSet. The local worker alone is kept: the thread must not keep the others alive when a program
+            drops its trainer.
         target_network_update_freq: Targets are updated when more than this many steps were learned from since; with 0,
             behind each learner step.
     """
 
     def __init__(self, workers: Any, target_network_update_freq: int) -> None:
-        self.workers = workers
+        self._local_worker = workers.local_worker()
         self.target_network_update_freq = target_network_update_freq
         self._trained = self._last = 0
 
@@ -263,7 +264,7 @@ class UpdateTargets:
         """Counts the steps, updates the targets when it is time, and returns the item."""
         self._trained += item[0]
         if self.target_network_update_freq <= 0 or self._trained - self._last > self.target_network_update_freq:
-            local = self.workers.local_worker()
+            local = self._local_worker
             for policy_id in local.policies_to_train:
                 local.policy_map[policy_id].update_target()
             self._last = self._trained
