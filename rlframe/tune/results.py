@@ -171,6 +171,20 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         """
         return _ByDirectory(self.trials, super().get_all_configs(prefix))
 
+    def dataframe(self, metric: str | None = None, mode: str | None = None) -> Any:
+        """Returns a row for each trial: a result, the config, flat, and each nested part of it, as in Ray 1.x.
+
+        Args:
+            metric: By what the result is chosen; None takes the last one.
+            mode: "max" or "min" of the metric.
+        """
+        frame = super().dataframe(metric, mode)
+        every = self.get_all_configs()
+        configs = [every.get(directory, {}) for directory in frame.get("logdir", ())]
+        nested = {key for config in configs for key, value in config.items() if isinstance(value, dict)}
+        parts = {f"config/{key}": [config.get(key) for config in configs] for key in sorted(nested)}
+        return frame.assign(**{name: part for name, part in parts.items() if name not in frame})
+
     def stats(self) -> dict[str, float]:
         """Returns when the experiment began (`start_time`) and when its newest result came (`timestamp`), s since 1970.
 

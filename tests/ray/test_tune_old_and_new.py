@@ -212,6 +212,18 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
     assert run(3, restore=checkpoint)[0] == 3  # one iteration more: counters go on, too
 
 
+def test_data_frames_have_nested_parts_of_configs_as_in_ray_1(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    def score(config):
+        tune.report(score=config["model"]["size"])
+
+    config = {"lr": 0.5, "model": {"size": tune.grid_search([3, 4])}}
+    frame = tune.run(score, config=config, local_dir=str(tmp_path), verbose=0).dataframe(metric="score", mode="max")
+    assert frame["config/model"].tolist() == [{"size": 3}, {"size": 4}]
+    assert frame[["config/lr", "config/model/size", "score"]].to_numpy().tolist() == [[0.5, 3, 3], [0.5, 4, 4]]
+
+
 def test_a_wrong_config_of_a_search_fails_alone(ray_runtime, tmp_path):
     from ray.tune.error import TuneError
 
