@@ -78,12 +78,18 @@ class MultiAgentEnv:
         """
         raise NotImplementedError(f"{type(self).__name__} must define step().")
 
-    def render(self, mode: str | None = None) -> Any:  # noqa: ARG002 (overridden by environments that have modes)
-        """Shows the environment; draws nothing unless overridden."""
-        return None
+    def render(self, *args: Any, **kwargs: Any) -> Any:
+        """Shows the environment as another base class of it does (`class Mine(MultiAgentEnv, Traffic)`), if any."""
+        behind = type(self).__mro__[type(self).__mro__.index(MultiAgentEnv) + 1 :]
+        own = (cls for cls in behind if cls.__module__.partition(".")[0] not in ("gym", "gymnasium"))
+        draw = next((cls.__dict__["render"] for cls in own if "render" in cls.__dict__), None)
+        return None if draw is None else draw(self, *args, **kwargs)
 
     def close(self) -> None:
-        """Frees what the environment holds; nothing unless overridden."""
+        """Frees what the environment holds: what another base class of it does, if any."""
+        close = getattr(super(), "close", None)
+        if close is not None:
+            close()
 
     def get_agent_ids(self) -> set[Any]:
         """Returns the ids of all agents that the environment tells of: by spaces, `possible_agents` or `_agent_ids`."""

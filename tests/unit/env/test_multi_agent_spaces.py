@@ -77,3 +77,25 @@ def test_an_agent_without_a_space_is_named() -> None:
         Each().action_space_sample(["c"])
     with pytest.raises(EnvError, match="'a'"):
         MultiAgentEnv().action_space_contains({"a": 0})
+
+
+def test_render_and_close_are_those_of_another_base_class():
+    class Traffic:
+        def render(self, reset=False):
+            return f"reset={reset}"
+
+        def close(self):
+            self.closed = True
+
+    class Cars(MultiAgentEnv, Traffic):
+        pass
+
+    class Plain(MultiAgentEnv):
+        pass
+
+    cars, plain = Cars(), Plain()
+    assert cars.render(reset=True) == "reset=True"
+    cars.close()
+    assert cars.closed
+    assert plain.render("human") is None
+    plain.close()
