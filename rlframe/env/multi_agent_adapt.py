@@ -17,11 +17,21 @@ from rlframe.utils.spaces.observations import describe
 StepDicts = tuple[dict[Any, Any], dict[Any, float], dict[Any, bool], dict[Any, bool], dict[Any, Any]]
 _NEW = "(observations, rewards, terminateds, truncateds, infos)"
 _OLD = "(observations, rewards, dones, infos)"
+#: What `make` of gym and of Gymnasium puts around all that it makes, and that knows a single agent alone.
+_CHECKS = ("PassiveEnvChecker", "OrderEnforcing")
 
 
 def is_multi_agent(env: Any) -> bool:
     """Returns whether an environment has several agents: a `MultiAgentEnv`, or one of PettingZoo's."""
+    env = _within_checks(env)
     return isinstance(env, MultiAgentEnv) or pettingzoo_kind(env) is not None
+
+
+def _within_checks(env: Any) -> Any:
+    """Returns an environment without the checks around it that `make` of gym and of Gymnasium adds."""
+    while type(env).__name__ in _CHECKS and type(env).__module__.startswith(("gym.", "gymnasium.")):
+        env = env.env
+    return env
 
 
 class MultiAgentAdapter:
@@ -40,6 +50,7 @@ class MultiAgentAdapter:
 
     def __init__(self, env: Any) -> None:
         self.env = env
+        env = _within_checks(env)
         kind = pettingzoo_kind(env)
         if kind is not None:
             env = (ParallelPettingZooEnv if kind == "parallel" else PettingZooEnv)(env)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
 from rlframe.env.adapt import adapt_env
+from rlframe.env.multi_agent_adapt import MultiAgentAdapter, is_multi_agent
+from rlframe.env.multi_agent_env import MultiAgentEnv
 
 gym = pytest.importorskip("gym")
 
@@ -88,3 +91,24 @@ def test_steps_may_come_as_lists():
     assert episode(adapt_env(Listed())) == ([0.0], [1.0] * 9, [True, False])
     limited = gym.wrappers.TimeLimit(Listed(), 5)
     assert episode(adapt_env(limited)) == ([0.0], [1.0] * 5, [False, True])
+
+
+@pytest.mark.parametrize("library", [gym, gymnasium], ids=["gym", "gymnasium"])
+def test_environments_with_several_agents_are_known_within_what_make_puts_around_them(library):
+    class Pair(MultiAgentEnv, library.Env):
+        observation_space, action_space = library.spaces.Box(0, 99, (1,), np.float32), library.spaces.Discrete(2)
+
+        def reset(self):
+            return dict.fromkeys("ab", np.zeros(1, np.float32))
+
+        def step(self, actions):
+            return self.reset(), dict.fromkeys(actions, 1.0), {"__all__": True}, {}
+
+    library.register(id="Pair-v0", entry_point=Pair)
+    made = library.make("Pair-v0")
+    library.envs.registration.registry.pop("Pair-v0")
+    assert not isinstance(made, MultiAgentEnv)
+    assert is_multi_agent(made)
+    env = MultiAgentAdapter(made)
+    assert set(env.reset()[0]) == {"a", "b"}
+    assert env.step({"a": 0, "b": 1})[1:3] == ({"a": 1.0, "b": 1.0}, {"__all__": True})
