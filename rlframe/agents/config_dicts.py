@@ -746,13 +746,9 @@ class _DDPPOKeys(_PPOKeys, total=False):
 _DreamerKeysReserved = TypedDict("_DreamerKeysReserved", {"lambda": 'float'}, total=False)
 
 
-class _DreamerKeys(_GradientClippingKeys, _DreamerKeysReserved, total=False):
+class _DreamerKeys(_TwoRatesKeys, _GradientClippingKeys, _DreamerKeysReserved, total=False):
     td_model_lr: float
     """Learning rate of the world model's Adam."""
-    actor_lr: float
-    """Learning rate of the actor's Adam."""
-    critic_lr: float
-    """Learning rate of the value's Adam."""
     discount: float
     """γ: discount of imagined rewards."""
     dreamer_train_iters: int

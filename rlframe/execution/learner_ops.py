@@ -46,9 +46,13 @@ def make_learner(
         return InlineLearner(local, *passes, after_step=after_step)
     queues = (config["learner_queue_size"], config["learner_queue_timeout"])
     stacks, every = config["num_multi_gpu_tower_stacks"], config["broadcast_interval"]
-    if stacks > 1:
-        return MultiGPULearnerThread(local, stacks, *passes, *queues, snapshot_every=every, after_step=after_step)
-    return LearnerThread(local, *passes, *queues, snapshot_every=every, after_step=after_step)
+    learner = (
+        MultiGPULearnerThread(local, stacks, *passes, *queues, snapshot_every=every, after_step=after_step)
+        if stacks > 1
+        else LearnerThread(local, *passes, *queues, snapshot_every=every, after_step=after_step)
+    )
+    learner.end_with(workers)
+    return learner
 
 
 class FeedLearner(Enqueue):

@@ -4,6 +4,7 @@ import copy
 import gc
 import math
 import os
+import threading
 import weakref
 
 import numpy as np
@@ -79,14 +80,17 @@ def test_iterations_end_while_the_shards_fill_up(build):
 
 
 @pytest.mark.parametrize("name", ["APEX", "APPO"])
-def test_workers_of_a_trainer_that_is_dropped_are_released_in_spite_of_its_learner_thread(name, ray_runtime):
+def test_a_trainer_that_is_dropped_releases_its_workers_and_ends_its_learner_thread(name, ray_runtime):
     own = CONFIG if name == "APEX" else {"num_gpus": 0, "train_batch_size": 40, "rollout_fragment_length": 20}
     trainer = get_trainer_class(name)({**copy.deepcopy(own), "num_workers": 1, "min_iter_time_s": 0}, env="CartPole-v1")
     trainer.train()
     workers = weakref.ref(trainer.workers)
+    (learner,) = [thread for thread in threading.enumerate() if thread.name == "rlframe-learner"]
     del trainer
     gc.collect()
     assert workers() is None
+    learner.join(60)
+    assert not learner.is_alive()
 
 
 def test_workers_store_and_a_thread_learns(trainer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rlframe.agents.families.off_policy import TwoRatesConfig
 from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.declaration import Section
 from rlframe.config.options import option, section
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 #: Keys that are not read, and what is.
 _INSTEAD = {
     "gamma": "discount",
-    "lr": "td_model_lr, actor_lr and critic_lr",
     "train_batch_size": "batch_size and batch_length",
 }
 
@@ -47,7 +47,7 @@ class DreamerModelConfig(Section):
     )  # fmt: skip
 
 
-class DreamerConfig(GradientClippingConfig):
+class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
     """Keys of Dreamer (Hafner et al. 2020)."""
 
     new_defaults: ClassVar[Any] = {
@@ -55,12 +55,12 @@ class DreamerConfig(GradientClippingConfig):
         "batch_mode": "complete_episodes",
         "horizon": 1000,
         "grad_clip": 100.0,
+        "actor_lr": 8e-5,
+        "critic_lr": 8e-5,
         "env_config": {FRAME_SKIP: 2},
     }
 
     td_model_lr: float = option(6e-4, "Learning rate of the world model's Adam.", low=0, log=True)
-    actor_lr: float = option(8e-5, "Learning rate of the actor's Adam.", low=0, log=True)
-    critic_lr: float = option(8e-5, "Learning rate of the value's Adam.", low=0, log=True)
     discount: float = option(0.99, "γ: discount of imagined rewards.", low=0, high=1)
     lambda_: float = option(
         0.95, "λ: weight of longer imagined returns.", low=0, high=1, key="lambda", source="Hafner et al. 2020, eq. 6"

@@ -152,6 +152,7 @@ def apex_execution_plan(
     learner = ReplayLearnerThread(
         workers.local_worker(), after_step=UpdateTargets(workers, config["target_network_update_freq"])
     )
+    learner.end_with(workers)
     # With what is sampled, too, so that iterations end while the shards fill up.
     train = Concurrently(_branches(workers, config, shards, learner), mode="async", output_indexes=[0, 2])
     remote = workers.remote_workers()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,10 @@ class LearnerThread(threading.Thread):
     def close(self) -> None:
         """Called when the plan ends."""
         self.stop()
+
+    def end_with(self, owner: Any) -> None:
+        """Ends the thread once an object is gone, which it does not hold itself: programs drop trainers unstopped."""
+        weakref.finalize(owner, setattr, self, "stopped", True)
 
     def get_state(self) -> dict[str, Any]:
         """Returns the thread's counters. Batches that wait are not in it: asynchronous runs do not resume exactly."""

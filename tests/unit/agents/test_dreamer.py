@@ -528,7 +528,7 @@ def test_configs_that_cannot_be_are_refused(wrong, sentence):
     [
         ({"gamma": 0.5}, "gamma=0.5 has no effect here; set discount"),
         ({"train_batch_size": 7}, "set batch_size and batch_length"),
-        ({"lr": 1.0}, "set td_model_lr, actor_lr and critic_lr"),
+        ({"lr": 1.0}, "set actor_lr and critic_lr"),
         ({"model": {"fcnet_hiddens": [3]}}, "model.fcnet_hiddens.* set dreamer_model"),
     ],
 )

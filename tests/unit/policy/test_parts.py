@@ -264,11 +264,11 @@ def test_lazy_policies_find_their_names_alone_and_make_each_class_once(monkeypat
         find("TwoNetworksJaxPolicy")
 
 
-#: SimpleQ's policy is a DQN's, one more; some names stand for one class.
+#: SimpleQ's policy is a DQN's, one more; some names stand for one class; Dreamer's is in PyTorch alone.
 LINES = {
     name: found
     for name, found in POLICIES.items()
-    if name not in ("SimpleQ", "discrete SAC", "discrete CQL", "discrete IQL", "TD3")
+    if name not in ("SimpleQ", "discrete SAC", "discrete CQL", "discrete IQL", "TD3", "Dreamer")
 }
 
 
@@ -284,6 +284,7 @@ def test_a_policy_has_at_most_three_ancestors_below_policy(framework, name):
     below = [name for name in below if name != "RLlibTFPolicyNames"]  # what RLlib's TFPolicy had, and nothing calls
     # What is built on another algorithm's policy has that one more.
     bases = {"R2D2": "DQNPolicy", "RNNSAC": "SACPolicy", "CQL": "SACPolicy", "TD3BC": "DDPGPolicy"}
+    bases |= dict.fromkeys(("MAML", "MBMPO"), "MetaPolicy")
     built_on = [bases[name]] if name in bases else []
     assert below[1:] == [*built_on, "TorchPolicy" if framework == "torch" else "TFPolicy", "LearningPolicy"]
 
