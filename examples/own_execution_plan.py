@@ -10,9 +10,8 @@ from rlframe.execution.common import STEPS_SAMPLED_COUNTER
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep, UpdateTargetNetwork
 
 
 def count_large_rewards(batch):

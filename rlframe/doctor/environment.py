@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from rlframe.doctor.finding import Finding, in_order
 from rlframe.env.adapt import adapt_env
 from rlframe.env.checks import check_env
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 from rlframe.utils.errors import EnvError, NonFiniteError
 
 #: Mean sizes beyond which inputs saturate a tanh network, and rewards below or above which losses lose their scale.

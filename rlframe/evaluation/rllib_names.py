@@ -15,7 +15,6 @@ from rlframe.policy.policy_spec import PolicySpec
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
-    from rlframe.policy.policy_map import PolicyMap
 
 #: Seconds that learners wait for each other.
 _PATIENCE_S = 300.0
@@ -28,7 +27,7 @@ def _of_config(key: str) -> property:
 class RLlibWorkerNames:
     """Methods of a `RolloutWorker` for the sake of RLlib's names alone."""
 
-    policy_map: PolicyMap
+    policy_map: Any  # the worker's `PolicyMap`
     policy_config: Any
     _creation_args: dict[str, Any]
 

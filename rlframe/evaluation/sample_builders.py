@@ -10,7 +10,7 @@ from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.data.sample_batch_builder import SampleBatchBuilder
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.callbacks import call_hook, make_callbacks
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 from rlframe.policy.policy import Policy
 
 

@@ -22,8 +22,8 @@ from rlframe.evaluation.policy_table import has_several, space_for
 from rlframe.evaluation.sampling.external import ExternalRunner
 from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
+from rlframe.evaluation.sampling.rollout import EnvSlot
 from rlframe.evaluation.sampling.single_agent import EnvRunner
-from rlframe.evaluation.sampling.slot import EnvSlot
 from rlframe.evaluation.sampling.vectorized import VectorRunner, make_vector_env
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.seeding import DrawnSeed, entropy_seed

@@ -19,7 +19,6 @@ from rlframe.evaluation.worker_building import make_runner, with_spaces
 from rlframe.exploration.adopting import adopt
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
-from rlframe.policy.policy_map import TrainedPolicies
 from rlframe.policy.waiting_policies import rebuilder
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import derive_seed
@@ -27,8 +26,8 @@ from rlframe.utils.seeding import derive_seed
 if TYPE_CHECKING:
     from rlframe.config.common import CommonConfig
     from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
+    from rlframe.evaluation.sampling.rollout import EnvSlot
     from rlframe.evaluation.sampling.single_agent import EnvRunner
-    from rlframe.evaluation.sampling.slot import EnvSlot
     from rlframe.offline.worker_data import WorkerData
     from rlframe.policy.policy import Policy
     from rlframe.policy.policy_spec import PolicySpec
@@ -44,7 +43,7 @@ class WorkerPolicies(RLlibWorkerNames):
     policy_specs: dict[str, PolicySpec]
     preprocessors: dict[str, Any]
     filters: dict[str, Any]
-    is_policy_to_train: TrainedPolicies
+    is_policy_to_train: Any  # the worker's `TrainedPolicies`
     policies_to_train: Any  # a property of the worker
     callbacks: Any
     runner: EnvRunner | MultiAgentRunner | None
@@ -105,7 +104,7 @@ class WorkerPolicies(RLlibWorkerNames):
     def set_policies_to_train(self, policies_to_train: Any = None) -> None:
         """Takes other policies to learn: ids, or a function `(policy id, batch) -> bool`; None changes nothing."""
         if policies_to_train is not None:
-            self.is_policy_to_train = TrainedPolicies(policies_to_train)
+            self.is_policy_to_train.take(policies_to_train)
 
     def remove_policy(
         self, policy_id: str = DEFAULT_POLICY_ID, policy_mapping_fn: Any = None, policies_to_train: Any = None

@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
-from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
@@ -20,6 +19,7 @@ from rlframe.execution.plan.context import (
     STEPS_TRAINED_THIS_ITER_COUNTER,
     SharedMetrics,
     _get_shared_metrics,
+    agent_steps,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields

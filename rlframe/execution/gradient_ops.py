@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.execution.local_rollouts import LocalRollouts, agent_steps
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
     AGENT_STEPS_TRAINED_COUNTER,
@@ -19,10 +18,12 @@ from rlframe.execution.plan.context import (
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     WORKER_UPDATE_TIMER,
+    LocalRollouts,
     MetricsContext,
     SharedMetrics,
     _check_sample_batch_type,
     _get_shared_metrics,
+    agent_steps,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
@@ -30,7 +31,7 @@ from rlframe.execution.plan.remote_sources import AsyncRequests
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 
 def _sample_gradients(worker: Any) -> tuple[Any, int, int]:

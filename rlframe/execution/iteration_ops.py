@@ -11,19 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
-from rlframe.execution.plan.context import ACTIVE_CONTEXT, STEPS_SAMPLED_COUNTER
+from rlframe.execution.plan.context import ACTIVE_CONTEXT, STEPS_SAMPLED_COUNTER, agent_steps
 from rlframe.execution.plan.local_iterator import in_context_of
 from rlframe.execution.plan.remote_sources import RequestRound
-from rlframe.execution.replay_ops import UpdatePriorities
 from rlframe.execution.rollout_ops import StandardizeFields
-from rlframe.execution.train_ops import TrainOneStep
+from rlframe.execution.train_ops import TrainOneStep, UpdatePriorities
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 
 # --- sampling -----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from rlframe.utils.seeding import entropy_seed, make_rng
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 
 class PoissonReplay:

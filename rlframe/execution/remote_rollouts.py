@@ -7,8 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.local_rollouts import LocalRollouts, concat, count_sampled
-from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics, _NextValueNotReady
+from rlframe.execution.plan.context import (
+    STEPS_SAMPLED_COUNTER,
+    LocalRollouts,
+    _get_shared_metrics,
+    _NextValueNotReady,
+    concat,
+    count_sampled,
+)
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.remote_sources import AsyncRequests, RequestRound
 from rlframe.utils.errors import CheckpointError, WorkerError

@@ -12,7 +12,7 @@ from rlframe.utils.seeding import entropy_seed, make_rng
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 #: Batches that may be on their way to each replay actor.
 _UNDER_WAY = 8

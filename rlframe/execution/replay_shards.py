@@ -13,7 +13,7 @@ from rlframe.utils.seeding import derive_seed, make_rng
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 _LOGGER = logging.getLogger("rlframe")
 #: By how much Ray's processes give way to others, Ray's name of it; the program's own value is kept.

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
-from rlframe.execution.local_rollouts import LocalRollouts, agent_steps, concat
 from rlframe.execution.plan.context import (
     SAMPLE_TIMER,
+    LocalRollouts,
     SharedMetrics,
     _check_sample_batch_type,
     _get_shared_metrics,
+    agent_steps,
+    concat,
 )
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.local_iterator import LocalIterator

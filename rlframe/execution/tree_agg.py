@@ -6,7 +6,6 @@ import platform
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.mixing_ops import MixInReplay
 from rlframe.execution.plan.context import (
     AGENT_STEPS_SAMPLED_COUNTER,
@@ -14,6 +13,7 @@ from rlframe.execution.plan.context import (
     SharedMetrics,
     _get_shared_metrics,
     _NextValueNotReady,
+    agent_steps,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.remote_sources import AsyncRequests
@@ -23,7 +23,7 @@ from rlframe.utils.seeding import derive_seed, entropy_seed
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 # Train batches that each aggregation worker is asked for ahead.
 _AHEAD = 2

@@ -8,8 +8,7 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.exploration.curiosity import Curiosity
-    from rlframe.exploration.epsilon_greedy import EpsilonGreedy
-    from rlframe.exploration.exploration import Exploration, ExplorationArgs
+    from rlframe.exploration.exploration import EpsilonGreedy, Exploration, ExplorationArgs, StochasticSampling
     from rlframe.exploration.gaussian_noise import GaussianNoise
     from rlframe.exploration.make import available_explorations, make_exploration
     from rlframe.exploration.ornstein_uhlenbeck_noise import OrnsteinUhlenbeckNoise
@@ -22,13 +21,12 @@ if TYPE_CHECKING:
     from rlframe.exploration.random_encoder import RE3
     from rlframe.exploration.random_network_distillation import RND
     from rlframe.exploration.soft_q import SoftQ
-    from rlframe.exploration.stochastic_sampling import StochasticSampling
     from rlframe.exploration.thompson_sampling import ThompsonSampling
     from rlframe.exploration.upper_confidence_bound import UpperConfidenceBound
 
 _NAMES = {
     "Curiosity": "rlframe.exploration.curiosity",
-    "EpsilonGreedy": "rlframe.exploration.epsilon_greedy",
+    "EpsilonGreedy": "rlframe.exploration.exploration",
     "Exploration": "rlframe.exploration.exploration",
     "ExplorationArgs": "rlframe.exploration.exploration",
     "GaussianNoise": "rlframe.exploration.gaussian_noise",
@@ -41,7 +39,7 @@ _NAMES = {
     "RND": "rlframe.exploration.random_network_distillation",
     "Random": "rlframe.exploration.random",
     "SoftQ": "rlframe.exploration.soft_q",
-    "StochasticSampling": "rlframe.exploration.stochastic_sampling",
+    "StochasticSampling": "rlframe.exploration.exploration",
     "ThompsonSampling": "rlframe.exploration.thompson_sampling",
     "UpperConfidenceBound": "rlframe.exploration.upper_confidence_bound",
     "available_explorations": "rlframe.exploration.make",

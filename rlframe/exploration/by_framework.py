@@ -17,7 +17,6 @@ _BY_FRAMEWORK: Mapping[str | None, tuple[str, ...]] = {
     "torch": ("_get_torch_exploration_action", "get_torch_exploration_action"),
     "tf": ("_get_tf_exploration_action_op", "get_tf_exploration_action_op"),
 }
-_BASE = "rlframe.exploration.exploration"
 _PARTS = frozenset(name for names in _BY_FRAMEWORK.values() for name in names)
 
 
@@ -35,7 +34,7 @@ def _chosen_by_framework(
     """Returns what the user's part for the framework chooses; RLlib's explorations give it different arguments."""
     names = _BY_FRAMEWORK.get(self.framework, ())
     own = [name for name in names if not _is_from_here(_definer(type(self), name))]
-    if not own and (not names or _built_in(type(self)).__module__ == _BASE):
+    if not own and (not names or _built_in(type(self)).__name__ == "Exploration"):
         raise NotImplementedError(f"{type(self).__name__} chooses no actions in {self.framework}: wanted {names}")
     offered = {
         "q_values": action_distribution.inputs,

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from rlframe.exploration.exploration import Array, Exploration, State, count_rows, greedy, no_logp
-from rlframe.exploration.random import policy_bounds, uniform_sampler
+from rlframe.exploration.uniform import policy_bounds, uniform_sampler
 from rlframe.utils.errors import UnsupportedSpaceException
 from rlframe.utils.schedules import PiecewiseSchedule, make_schedule
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from gymnasium import spaces
 
-from rlframe.exploration.exploration import Array, greedy
-from rlframe.exploration.stochastic_sampling import StochasticSampling
+from rlframe.exploration.exploration import Array, StochasticSampling, greedy
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import convert_to_numpy, softmax
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,11 +14,11 @@ from rlframe.models.spec import AppendBias, Atoms, BatchNorm, LayerNorm, NoisyDe
 FloatArray: TypeAlias = NDArray[np.float32]
 Weights: TypeAlias = Mapping[str, FloatArray]
 Step: TypeAlias = Callable[[FloatArray], FloatArray]
-Activation: TypeAlias = Callable[[FloatArray, FloatArray], object]
+Activation: TypeAlias = Callable[..., object]  # activation(x, out=y)
 FLOAT32 = np.dtype(np.float32)
 
 # 0-d arrays: a Python scalar is converted at every call, which costs as much as the operation.
-ZERO = np.zeros((), np.float32)
+ZERO, ONE = np.zeros((), np.float32), np.ones((), np.float32)
 _HALF = np.full((), 0.5, np.float32)
 _SELU_ALPHA, _SELU_SCALE = np.float32(1.6732632423543772), np.float32(1.0507009873554805)
 _SQRT_HALF = np.float64(0.5) ** 0.5
@@ -26,10 +27,6 @@ _ERF_P, _ERF_COEFFICIENTS = 0.3275911, (1.061405429, -1.453152027, 1.421413741, 
 LEAKY_SLOPE = 0.2
 #: What batch normalisation adds to variances.
 BATCH_NORM_EPSILON = 1e-3
-
-
-def _relu(x: FloatArray, out: FloatArray) -> None:
-    np.maximum(x, ZERO, out=out)
 
 
 def sigmoid(x: FloatArray, out: FloatArray) -> None:
@@ -90,7 +87,7 @@ def _relu6(x: FloatArray, out: FloatArray) -> None:
 #: Activation name -> function (x, out); None leaves the values alone. The torch models accept the same names.
 ACTIVATIONS: dict[str, Activation | None] = {
     "tanh": np.tanh,
-    "relu": _relu,
+    "relu": partial(np.maximum, ZERO),
     "elu": _elu,
     "swish": _swish,
     "silu": _swish,
@@ -146,7 +143,7 @@ def _bind_noisy(layer: NoisyDense, weights: Weights, rng: np.random.Generator | 
             # (x·ε_in) σᵀ · ε_out is x (σ∘ε_out ε_inᵀ)ᵀ without forming the noisy matrix.
             y += (np.dot(x * noise[:in_size], sigma) + bias_sigma) * noise[in_size:]
         if activation is not None:
-            activation(y, y)
+            activation(y, out=y)
         return y
 
     return step
@@ -165,7 +162,7 @@ def _bind_layer_norm(layer: LayerNorm, weights: Weights, rng: np.random.Generato
         y *= scale
         y += bias
         if activation is not None:
-            activation(y, y)
+            activation(y, out=y)
         return y
 
     return step
@@ -181,7 +178,7 @@ def _bind_batch_norm(layer: BatchNorm, weights: Weights, rng: np.random.Generato
     def step(x: FloatArray) -> FloatArray:
         y: Any = (x - mean) / np.sqrt(variance + epsilon) * scale + bias
         if activation is not None:
-            activation(y, y)
+            activation(y, out=y)
         return y  # type: ignore[no-any-return]  # an array
 
     return step

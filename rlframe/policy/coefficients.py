@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.policy.components import Component, LearningRate, Scheduled
+from rlframe.policy.policy import Component, LearningRate, Scheduled
 
 
 class EntropyCoefficient(Scheduled):

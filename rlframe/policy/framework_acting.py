@@ -21,9 +21,9 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.acting_parts import acting_recipe, numpy_distribution
+from rlframe.policy.inference import PartsInUse
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.own_parts import forward_is_watched
-from rlframe.policy.parts_in_use import PartsInUse
 from rlframe.policy.users_code import makes_own_values
 from rlframe.tensor.ops import Tensor
 

@@ -16,7 +16,6 @@ from rlframe.data.sequences import padded_sequences
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.spec import ActingView, Part
 from rlframe.policy.acting_parts import make_networks
-from rlframe.policy.components import schedule_of
 from rlframe.policy.first_run import initialize_loss
 from rlframe.policy.model_parts import split_model
 from rlframe.policy.parts import (
@@ -31,6 +30,7 @@ from rlframe.policy.parts import (
     check_optimizers,
     kept,
 )
+from rlframe.policy.policy import schedule_of
 from rlframe.policy.users_code import method, overridden_by_user
 from rlframe.utils.seeding import derive_seed
 

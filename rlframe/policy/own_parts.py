@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rlframe.policy.acting_parts import numpy_distribution
-from rlframe.policy.parts_in_use import PartsInUse
+from rlframe.policy.inference import PartsInUse
 from rlframe.policy.users_code import overridden_by_user
 
 

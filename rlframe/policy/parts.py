@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.components import Component as Component
+from rlframe.policy.policy import Component as Component
 from rlframe.policy.users_code import with_custom_loss
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError

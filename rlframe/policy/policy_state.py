@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.policy.parts import Component
 from rlframe.policy.users_code import overridden_by_user
 
 State = dict[str, Any]
@@ -19,7 +18,7 @@ State = dict[str, Any]
 class PolicyState:
     """What a `Policy` goes on from: weights, also as one vector, and the state of a checkpoint."""
 
-    components: dict[str, Component]
+    components: dict[str, Any]  # `Component`s by name
     exploration: Any
     global_timestep: int
     #: Where schedules are; acting in between counts on in `global_timestep`.

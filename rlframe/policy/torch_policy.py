@@ -27,9 +27,9 @@ from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip_each, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
 from rlframe.policy.torch.template import derive_class
-from rlframe.policy.torch.threads import Threads
+from rlframe.policy.torch.threads import multiplications
 from rlframe.policy.users_code import method
-from rlframe.utils.threads import blas_in_one_thread
+from rlframe.utils.threads import Threads, blas_in_one_thread
 
 Loss = Callable[..., Any]
 
@@ -84,7 +84,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             action_distribution_class = action_distribution_class or default_dist
         self.model: Any = model.to(self.device)
         self.model_gpu_towers = [self.model]
-        self._threads = Threads(self.model, self.observation_space, config.get("learner_threads"))
+        work = multiplications(self.model, getattr(self.observation_space, "shape", None) or ())
+        self._threads = Threads(torch, work, config.get("learner_threads"))
         self.dist_class = action_distribution_class
         self.numpy_dist: Any = self._numpy_distribution()
         self._add_views_of_model()

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import NEXT_OBS, OBS
 from rlframe.replay.storable_columns import GO_ON_WITHOUT, LINK_BYTES, row_bytes
-from rlframe.replay.sum_tree import SumTree
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.timer import TimerStat
 
@@ -252,7 +251,7 @@ class PrioritiesState(BufferState):
 
     _alpha: float
     _max_priority: float
-    _tree: SumTree
+    _tree: Any  # a `SumTree`
 
     def stats(self, debug: bool = False) -> dict[str, Any]:
         """Returns counts of transitions and the memory used.
@@ -268,7 +267,7 @@ class PrioritiesState(BufferState):
 
     def size_bytes(self) -> int:
         """Returns the bytes of memory in use."""
-        return super().size_bytes() + self._tree.size_bytes
+        return super().size_bytes() + int(self._tree.size_bytes)
 
     def get_state(self, *, copy: bool = True) -> dict[str, Any]:
         """Returns everything needed to go on exactly, the draws included.

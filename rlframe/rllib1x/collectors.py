@@ -13,7 +13,7 @@ import numpy as np
 
 from rlframe.data.columns import ACTIONS, AGENT_INDEX, ENV_ID, EPS_ID, NEXT_OBS, OBS, REWARDS, STATE_OUT_PREFIX, T
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 from rlframe.policy.policy import Policy
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.rllib1x.sample_builders import MultiAgentSampleBatchBuilder

@@ -21,12 +21,12 @@ from rlframe.agents.dqn.q_policy import (
     q_heads,
     q_output,
 )
-from rlframe.agents.families.replayed_policy import (
+from rlframe.agents.families.td_errors import q_stats_left, td_error_left, td_error_of
+from rlframe.data.columns import OBS
+from rlframe.data.n_step import (
     with_discounts,
     with_discounts_and_weights,
 )
-from rlframe.agents.families.td_errors import q_stats_left, td_error_left, td_error_of
-from rlframe.data.columns import OBS
 from rlframe.losses.q_learning import (
     categorical_q_loss,
     huber,

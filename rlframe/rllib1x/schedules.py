@@ -1,11 +1,11 @@
-"""Schedules as mixins of policies that users make; the built-in ones have `rlframe.policy.components`."""
+"""Schedules as mixins of policies that users make; the built-in ones have `rlframe.policy.policy`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rlframe.policy.components import schedule_of
+from rlframe.policy.policy import schedule_of
 
 
 class _Scheduled:

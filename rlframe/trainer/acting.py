@@ -138,7 +138,7 @@ class ActingMixin:
             KeyError: If there is no policy `policy_id`.
         """
         if prev_reward is not None:
-            from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+            from rlframe.evaluation.sampling.rollout import clip_rewards
 
             clipped = clip_rewards(np.asarray([prev_reward], np.float32), self.how_rewards_are_clipped())
             prev_reward = clipped[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.data.columns import OBS, REWARDS
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 from rlframe.policy.policy import Policy, unbatch_one
 from rlframe.policy.recurrent_context import RecurrentContext
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray

@@ -60,7 +60,8 @@ class PolicyTableMixin:
                 if policy_id in workers.local_worker().policy_map:
                     workers.remove_policy(policy_id)
             raise
-        return local.policy_map[policy_id]
+        added: Policy = local.policy_map[policy_id]
+        return added
 
     def remove_policy(
         self,

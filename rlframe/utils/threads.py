@@ -2,7 +2,7 @@
 
 Threads of one operation spin at its end until all are there: beside one busy CPU, a learner with two threads was 10 to
 100 times slower than with one. So spinning is kept short (`rlframe.utils.spinning`), workers sample in one thread, and
-learners have as many as their work is worth (`rlframe.policy.torch.threads`).
+learners have as many as their work is worth (`Threads`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import functools
 import os
 import threading
 from typing import Any
+
+from rlframe.utils.cpus import THREAD_VARIABLES, WORTH_SHARING, capped, default_threads, usable_cpus
 
 _BLAS_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -61,3 +63,44 @@ def _blas_libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     return list(ThreadpoolController().select(user_api="blas").lib_controllers)
+
+
+class Threads:
+    """Chooses PyTorch's threads by the work of what comes next.
+
+    The number depends on the model and the rows alone, not on how busy the machine is: another number would round
+    otherwise, and the same seed would not give the same run. What the program says has its way: `learner_threads`, else
+    `OMP_NUM_THREADS` or `MKL_NUM_THREADS`, else `torch.set_num_threads`.
+
+    Args:
+        torch: The module `torch`, which these files do not import.
+        work_per_row: Multiplications of a forward pass for one row; see `rlframe.policy.torch.threads`.
+        asked: `config["learner_threads"]`; None chooses.
+    """
+
+    _last_set: int | None = None  # by any of them: threads are the process's
+
+    def __init__(self, torch: Any, work_per_row: int, asked: int | None) -> None:
+        self._torch, self.work_per_row = torch, work_per_row
+        self.most = usable_cpus()
+        self.asked = None if asked is None else capped(asked)
+
+    def count(self, rows: int) -> int | None:
+        """Returns the threads for a batch of `rows` rows; None where the program or its environment has said it."""
+        if self.asked is not None:
+            return self.asked
+        if any(name in os.environ for name in THREAD_VARIABLES) or self._set_by_program():
+            return None
+        return self.most if rows * self.work_per_row >= WORTH_SHARING else 1
+
+    def use(self, rows: int) -> None:
+        """Sets PyTorch's threads for a batch of `rows` rows."""
+        count = self.count(rows)
+        if count is None or count == self._torch.get_num_threads():
+            return
+        self._torch.set_num_threads(count)
+        Threads._last_set = count
+
+    def _set_by_program(self) -> bool:
+        """Returns whether the program has called `torch.set_num_threads`: it is neither PyTorch's number nor ours."""
+        return self._torch.get_num_threads() not in (Threads._last_set, *default_threads())

@@ -24,7 +24,7 @@ from rlframe.agents.trainer_template import build_trainer
 from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.execution.replay_ops import StoreToReplayBuffer
+from rlframe.execution.train_ops import StoreToReplayBuffer
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_action_dist import TorchCategorical

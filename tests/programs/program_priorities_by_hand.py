@@ -14,7 +14,7 @@ from rlframe.agents.ppo.ppo import PPOTrainer
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
 from rlframe.execution.train_ops import TrainOneStep, TrainTFMultiGPU, UpdateTargetNetwork
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY

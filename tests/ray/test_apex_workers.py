@@ -14,7 +14,7 @@ from rlframe.agents.dqn import ApexTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.replay_buffer import ReplayActor
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer
 from rlframe.utils.errors import WorkerError
 
 pytestmark = pytest.mark.ray

@@ -14,8 +14,8 @@ from rlframe.evaluation.metrics import collect_episodes
 from rlframe.execution.gradient_ops import AsyncGradients
 from rlframe.execution.iterators import ParallelIterator, from_actors, from_items, from_iterators, from_range
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer
 from rlframe.utils.errors import WorkerError
 from tests.helpers.fakes_execution import FakeBuffer, FakeWorker, FakeWorkerSet, episode, iterate
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
-from rlframe.agents.families.replayed_policy import postprocess_discounts, with_discounts
 from rlframe.agents.families.replayed_sequences import encoded, histories
 from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, VALID_MASK
+from rlframe.data.n_step import postprocess_discounts, with_discounts
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import expected, gaussian_statistics
 from rlframe.losses.masking import valid_mean

@@ -19,11 +19,11 @@ from rlframe.models.action_mask import ACTION_MASK, LOGIT_OF_FORBIDDEN
 from rlframe.models.catalog import ModelCatalog, has_action_mask
 from rlframe.models.nested_parts import columns_of_part
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import LearningRate
 from rlframe.policy.inference import Acted, Columns, Inference, Outputs, Wanted
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.numpy_policy import ActingRecipe
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput
+from rlframe.policy.policy import LearningRate
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.trainer.setup import resolve_trainer_env

@@ -11,13 +11,6 @@ from numpy.typing import NDArray
 from rlframe.agents.ddpg.ddpg_model import DDPGModelMethods, build_ddpg_models_and_action_dist, is_own, networks_in
 from rlframe.agents.families.actor_critic_networks import action_size, obs_width, remembering_encoder_config
 from rlframe.agents.families.own_model import distribution_of_features, held, of_constants, own_weights
-from rlframe.agents.families.replayed_policy import (
-    LOSS_COLUMNS,
-    SAMPLED_COLUMNS,
-    postprocess_replayed,
-    with_discounts,
-    with_discounts_and_weights,
-)
 from rlframe.agents.families.replayed_sequences import (
     encoded,
     encoded_next,
@@ -29,6 +22,13 @@ from rlframe.agents.families.replayed_sequences import (
 from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
 from rlframe.agents.families.users_losses import means_kept, parts_left
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
+from rlframe.data.n_step import (
+    LOSS_COLUMNS,
+    SAMPLED_COLUMNS,
+    postprocess_replayed,
+    with_discounts,
+    with_discounts_and_weights,
+)
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, half_squares, smallest, smoothed_actions
 from rlframe.losses.masking import valid_mean, valid_rows

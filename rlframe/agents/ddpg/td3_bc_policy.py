@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.ddpg.ddpg_policy import DDPGPolicy
 from rlframe.agents.families.offline import NEXT_ACTIONS, NEXT_ACTIONS_KNOWN, with_next_actions
-from rlframe.agents.families.replayed_policy import with_discounts
 from rlframe.data.columns import ACTIONS
+from rlframe.data.n_step import with_discounts
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.spec import Initial, Layer, dense_layers
 from rlframe.policy.backends import lazy_policies

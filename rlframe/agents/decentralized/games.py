@@ -20,8 +20,7 @@ from rlframe.env.multi_agent_adapt import MultiAgentAdapter
 from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
-from rlframe.evaluation.sampling.slot import EnvSlot
+from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.filter import Filter

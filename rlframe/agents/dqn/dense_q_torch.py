@@ -16,7 +16,8 @@ from torch import Tensor
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.fast.array_chain import ArrayChain, FloatArray
+from rlframe.models.actor import ArrayChain
+from rlframe.models.actor_layers import FloatArray
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss

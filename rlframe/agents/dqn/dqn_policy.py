@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from rlframe.agents.dqn.q_policy import NetworkName, QOutput, WeightsOf, check_discrete, make_q_model, q_heads, q_output
 from rlframe.agents.dqn.step_values import step_values
-from rlframe.agents.families.replayed_policy import (
+from rlframe.agents.families.replayed_sequences import histories, prepare_sequences, td_errors_to_replay
+from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, q_stats_left, td_error_left, td_error_of
+from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
+from rlframe.data.n_step import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
     postprocess_nstep_and_prio,
@@ -20,9 +23,6 @@ from rlframe.agents.families.replayed_policy import (
     with_discounts,
     with_discounts_and_weights,
 )
-from rlframe.agents.families.replayed_sequences import histories, prepare_sequences, td_errors_to_replay
-from rlframe.agents.families.td_errors import postprocess_nstep_and_value_prio, q_stats_left, td_error_left, td_error_of
-from rlframe.data.columns import ACTION_DIST_INPUTS, ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.q_learning import (
@@ -36,9 +36,9 @@ from rlframe.losses.q_learning import (
 )
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput, kept
+from rlframe.policy.policy import LearningRate
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor

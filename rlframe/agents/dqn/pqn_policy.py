@@ -32,9 +32,9 @@ from rlframe.losses.policy_gradients import explained_variance
 from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, Component, LossOutput
+from rlframe.policy.policy import LearningRate
 from rlframe.tensor import ops
 
 if TYPE_CHECKING:

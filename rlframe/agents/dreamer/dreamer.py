@@ -13,9 +13,8 @@ from rlframe.env.registry import SpecCreator
 from rlframe.env.wrappers.repeated_actions import FRAME_SKIP, RepeatingCreator
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep
+from rlframe.execution.train_ops import StoreToReplayBuffer, TrainOneStep
 from rlframe.replay.episodic import EpisodicBuffer as EpisodicBuffer
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.seeding import derive_seed

@@ -32,10 +32,9 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
     _NextValueNotReady,
 )
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.replay_shards import ReplayShards
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import BeforeLearn
+from rlframe.execution.train_ops import BeforeLearn, Replay, StoreToReplayBuffer
 from rlframe.replay.registry import buffer_arguments
 from rlframe.utils.seeding import derive_seed, entropy_seed
 

@@ -27,9 +27,9 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss
 from rlframe.policy.coefficients import schedules_of
-from rlframe.policy.components import Component
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput
+from rlframe.policy.policy import Component
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.utils.threads import blas_in_one_thread

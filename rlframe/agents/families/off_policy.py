@@ -12,9 +12,8 @@ from rlframe.config.options import Section, Variants, option, section
 from rlframe.config.unsupported import UNSUPPORTED
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep, UpdatePriorities, UpdateTargetNetwork
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:

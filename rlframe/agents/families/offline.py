@@ -11,11 +11,14 @@ from rlframe.agents.families.off_policy import OffPolicyConfig
 from rlframe.config.common import CommonConfig
 from rlframe.data.columns import ACTIONS, DONES, NEXT_OBS, OBS, REWARDS, TERMINATEDS
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
-from rlframe.execution.local_rollouts import agent_steps
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan.context import AGENT_STEPS_SAMPLED_COUNTER, STEPS_SAMPLED_COUNTER, _get_shared_metrics
-from rlframe.execution.replay_ops import Replay, UpdatePriorities
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.execution.plan.context import (
+    AGENT_STEPS_SAMPLED_COUNTER,
+    STEPS_SAMPLED_COUNTER,
+    _get_shared_metrics,
+    agent_steps,
+)
+from rlframe.execution.train_ops import Replay, TrainOneStep, UpdatePriorities, UpdateTargetNetwork
 from rlframe.offline.input_reader import ShuffledInput
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.sources import make_reader

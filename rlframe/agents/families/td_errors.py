@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.replayed_policy import postprocess_nstep
 from rlframe.data.columns import ACTIONS, DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS, WEIGHTS
+from rlframe.data.n_step import postprocess_nstep
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.q_learning import huber
 from rlframe.policy.users_code import overridden_by_user

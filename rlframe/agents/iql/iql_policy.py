@@ -14,13 +14,13 @@ from rlframe.agents.families.actor_critic_networks import (
     network_of,
     refuse_action_mask,
 )
-from rlframe.agents.families.replayed_policy import (
+from rlframe.agents.families.td_errors import td_error_of
+from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
+from rlframe.data.n_step import (
     SAMPLED_COLUMNS,
     postprocess_replayed,
     with_discounts,
 )
-from rlframe.agents.families.td_errors import td_error_of
-from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, smallest
 from rlframe.losses.offline import expectile_loss, limited_weights

@@ -11,9 +11,9 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.replayed_policy import postprocess_nstep
 from rlframe.agents.maddpg.joint_steps import JOINT_ACTIONS, JOINT_NEXT_ACTIONS, JOINT_NEXT_OBS, JOINT_OBS
 from rlframe.data.columns import DISCOUNTS, DONES, NEXT_OBS, OBS, REWARDS
+from rlframe.data.n_step import postprocess_nstep
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped
 from rlframe.models.preprocessors import get_preprocessor, without_preprocessing

@@ -10,9 +10,8 @@ from rlframe.agents.families.meta_learning import MetaLearningConfig, MetaUpdate
 from rlframe.config.options import option
 from rlframe.evaluation.tasks import with_tasks
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.local_rollouts import concat, count_sampled
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics
+from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER, _get_shared_metrics, concat, count_sampled
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.rollout_ops import ParallelRollouts, StandardizeFields
 from rlframe.trainer.template import build_trainer

@@ -12,9 +12,8 @@ from rlframe.config.options import option
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep
 from rlframe.trainer.template import build_trainer
 
 if TYPE_CHECKING:

@@ -16,9 +16,14 @@ from rlframe.env.wrappers.model_vector_env import ModelVectorEnv, layer_with_rew
 from rlframe.evaluation.callbacks import call_hook
 from rlframe.evaluation.worker_building import make_runner, make_slots
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.local_rollouts import count_sampled
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.plan.context import SAMPLE_TIMER, STEPS_SAMPLED_COUNTER, SharedMetrics, _get_shared_metrics
+from rlframe.execution.plan.context import (
+    SAMPLE_TIMER,
+    STEPS_SAMPLED_COUNTER,
+    SharedMetrics,
+    _get_shared_metrics,
+    count_sampled,
+)
 from rlframe.execution.rollout_ops import StandardizeFields
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.seeding import derive_seed

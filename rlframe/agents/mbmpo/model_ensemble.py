@@ -17,9 +17,9 @@ from rlframe.env.wrappers.model_vector_env import action_rows
 from rlframe.models.actor import ChainActor
 from rlframe.models.spec import Dense, Network, Part, dense_layers
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import Component
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import AdamSpec, LossOutput
+from rlframe.policy.policy import Component
 from rlframe.tensor import ops
 from rlframe.utils.seeding import derive_seed, make_rng
 

@@ -140,7 +140,7 @@ class UpdateKL:
         for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
-                self._local.policy_map[policy_id].update_kl(kl)  # type: ignore[attr-defined]
+                self._local.policy_map[policy_id].update_kl(kl)
         return item
 
 

@@ -14,14 +14,14 @@ from rlframe.data.columns import ACTIONS, DISCOUNTS, INFOS, NEXT_OBS, OBS, REWAR
 from rlframe.data.n_step import n_step
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env.multi_agent_env import ENV_STATE, GROUP_REWARDS
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 from rlframe.losses.masking import valid_mean
 from rlframe.models.modelv2 import states_of
 from rlframe.models.spec import GRU, CustomNetwork, Dense, Network, Part
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.components import LearningRate
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import Component, LossOutput, RMSPropSpec
+from rlframe.policy.policy import LearningRate
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError

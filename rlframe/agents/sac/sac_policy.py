@@ -11,13 +11,6 @@ from numpy.typing import NDArray
 
 from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
 from rlframe.agents.families.own_model import distribution_of_features, held, of_constants, own_weights
-from rlframe.agents.families.replayed_policy import (
-    LOSS_COLUMNS,
-    SAMPLED_COLUMNS,
-    postprocess_replayed,
-    with_discounts,
-    with_discounts_and_weights,
-)
 from rlframe.agents.families.replayed_sequences import (
     encoded,
     encoded_next,
@@ -31,6 +24,13 @@ from rlframe.agents.families.users_losses import means_kept, parts_left
 from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
 from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
+from rlframe.data.n_step import (
+    LOSS_COLUMNS,
+    SAMPLED_COLUMNS,
+    postprocess_replayed,
+    with_discounts,
+    with_discounts_and_weights,
+)
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
     bootstrapped,

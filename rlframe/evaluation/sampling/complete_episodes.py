@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.sampling.rollout_buffer import TrajectorySlice
+from rlframe.evaluation.sampling.rollout import TrajectorySlice
 
 
 class CompleteEpisodes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlframe.data.columns import ENV_ID
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, assemble
+from rlframe.evaluation.sampling.rollout import RolloutBuffer, TrajectorySlice, assemble
 
 
 def rows_of(buffer: RolloutBuffer, segment: TrajectorySlice, policy: Any, settings: Any) -> SampleBatch | None:

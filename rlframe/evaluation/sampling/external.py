@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from rlframe.data.sample_batch import MultiAgentBatch
     from rlframe.env.episode_broker import ActionRequest, EpisodeBroker, OpenEpisode
     from rlframe.evaluation.sampling.collector import PolicyCollector
-    from rlframe.evaluation.sampling.slot import EnvSlot
+    from rlframe.evaluation.sampling.rollout import EnvSlot
 
 
 _LOGGER = logging.getLogger("rlframe")

@@ -19,8 +19,7 @@ from rlframe.evaluation.sampling.collector import Agent, MultiAgentCollector, Po
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
-from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
+from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, fail_together, step_together
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch

@@ -19,7 +19,7 @@ from rlframe.evaluation.metrics import RolloutMetrics
 
 if TYPE_CHECKING:
     from rlframe.evaluation.sampling.collector import MultiAgentCollector
-    from rlframe.evaluation.sampling.slot import EnvSlot
+    from rlframe.evaluation.sampling.rollout import EnvSlot
 
 State = dict[str, Any]
 

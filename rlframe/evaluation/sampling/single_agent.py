@@ -18,14 +18,16 @@ from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.complete_episodes import CompleteEpisodes
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
-from rlframe.evaluation.sampling.rollout_buffer import (
+from rlframe.evaluation.sampling.rollout import (
+    EnvSlot,
     RolloutBuffer,
     TrajectorySlice,
     assemble,
     clip_rewards,
+    fail_together,
+    step_together,
 )
 from rlframe.evaluation.sampling.single_agent_state import RunnerState
-from rlframe.evaluation.sampling.slot import EnvSlot, fail_together, step_together
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
 from rlframe.policy.users_code import overridden_by_user

@@ -15,8 +15,7 @@ from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.sampling.complete_episodes import split_segments
 from rlframe.evaluation.sampling.ended_trajectories import rows_of
 from rlframe.evaluation.sampling.loop import Hooks
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice
-from rlframe.evaluation.sampling.slot import EnvSlot
+from rlframe.evaluation.sampling.rollout import EnvSlot, RolloutBuffer, TrajectorySlice
 from rlframe.policy.recurrent_context import add_later_steps
 from rlframe.policy.users_code import overridden_by_user, postprocess
 

@@ -14,7 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.episode import DUMMY_AGENT_ID
 from rlframe.evaluation.episode_state import piece_of, piece_state, take_users_state, users_state
 from rlframe.evaluation.metrics import RolloutMetrics
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
+from rlframe.evaluation.sampling.rollout import RolloutBuffer
 from rlframe.evaluation.sampling.single_agent_hooks import EpisodeHooks
 from rlframe.policy.recurrent_context import RecurrentContext
 

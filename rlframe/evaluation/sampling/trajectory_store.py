@@ -24,7 +24,7 @@ from rlframe.data.columns import (
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.evaluation.sampling.rollout_buffer import clip_rewards
+from rlframe.evaluation.sampling.rollout import clip_rewards
 
 _FIRST_ROWS = 256
 #: Columns with one number per row, and their dtypes.

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from rlframe.env.checks import check_observation
 from rlframe.evaluation.sampling.loop import Hooks, RunnerSettings
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
+from rlframe.evaluation.sampling.rollout import RolloutBuffer, TrajectorySlice, assemble, clip_rewards
 from rlframe.evaluation.sampling.single_agent import EnvRunner
 from rlframe.utils.errors import ConfigError, EnvError, describe_error
 from rlframe.utils.seeding import derive_seed
 
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import SampleBatch
-    from rlframe.evaluation.sampling.slot import EnvSlot
+    from rlframe.evaluation.sampling.rollout import EnvSlot
     from rlframe.policy.policy import Policy
 
 _INSTEAD = "set vectorized_env=False"

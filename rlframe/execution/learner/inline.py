@@ -6,20 +6,19 @@ import queue
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rlframe.evaluation.rollout_worker import held
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
-from rlframe.execution.local_rollouts import agent_steps
-from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady
+from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady, agent_steps
 from rlframe.execution.plan.item_state import operator_state, restore_operator
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.train_ops import policy_parts
-from rlframe.policy.policy_map import held
 from rlframe.utils.metrics.learner_info import merge_learner_infos
 from rlframe.utils.timer import TimerStat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 
 class LearnerResult(NamedTuple):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import queue
     from collections.abc import Mapping
 
-    from rlframe.execution.local_rollouts import Batch
+    from rlframe.execution.plan.context import Batch
 
 
 class MinibatchBuffer:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.learner.thread import LearnerThread
-from rlframe.execution.replay_ops import td_errors_by_policy
+from rlframe.execution.train_ops import td_errors_by_policy
 from rlframe.utils.timer import TimerStat
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlframe.fast.array_chain import ArrayChain, ArrayLayer
 from rlframe.fast.dense_torch import dense_in_place, matmul
+from rlframe.models.actor import ArrayChain, ArrayLayer
 from rlframe.models.actor_layers import normalize_activation
 
 #: By activation: the gradient of its input from that of its output y and y itself.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rlframe.exploration.stochastic_sampling import StochasticSampling
+from rlframe.exploration.exploration import StochasticSampling
 from rlframe.utils.quiet_tf import tf
 
 _LOGGER = logging.getLogger("rlframe")

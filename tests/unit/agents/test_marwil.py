@@ -14,9 +14,8 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.replay_buffer import LocalReplayBuffer
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep
 from rlframe.utils.errors import ConfigError
 from tests.helpers.workers import SMALL
 

@@ -8,7 +8,7 @@ from rlframe.data.columns import DONES, EPS_ID, NEXT_OBS, OBS, REWARDS, TERMINAT
 from rlframe.env.vector_env import VectorEnv
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sampling import single_agent
-from rlframe.evaluation.sampling.rollout_buffer import RolloutBuffer
+from rlframe.evaluation.sampling.rollout import RolloutBuffer
 from rlframe.examples.policy.random_policy import RandomPolicy
 from rlframe.utils.errors import EnvError, NonFiniteError
 from tests.helpers.envs import Counting, Failing, lives_as_episodes

@@ -20,9 +20,8 @@ from rlframe.execution.metric_ops import (
 from rlframe.execution.plan.context import _get_shared_metrics
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.plan.report import plan_report
-from rlframe.execution.replay_ops import Replay, StoreToReplayBuffer, UpdatePriorities
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.execution.train_ops import TrainOneStep, UpdateTargetNetwork
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep, UpdatePriorities, UpdateTargetNetwork
 from tests.helpers.fakes_execution import FakeBuffer, FakeWorker, FakeWorkerSet, episode, iterate
 
 CONFIG = {

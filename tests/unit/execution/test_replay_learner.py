@@ -10,7 +10,7 @@ from rlframe.agents.families.distributed_replay import UpdateTargets, UpdateWork
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.execution.learner.replay import ReplayLearnerThread
 from rlframe.execution.plan.context import _NextValueNotReady
-from rlframe.execution.replay_ops import td_errors_by_policy
+from rlframe.execution.train_ops import td_errors_by_policy
 from rlframe.utils.errors import NonFiniteError
 from tests.helpers.fakes_execution import FakeWorker, iterate, make_batch
 

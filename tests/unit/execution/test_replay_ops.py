@@ -9,12 +9,12 @@ import pytest
 
 from rlframe.execution.mixing_ops import MixInReplay, PoissonReplay, SimpleReplayBuffer, WaitUntilTimestepsElapsed
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
-from rlframe.execution.replay_ops import (
+from rlframe.execution.train_ops import (
     Replay,
     StoreToReplayBuffer,
+    TrainOneStep,
     UpdatePriorities,
 )
-from rlframe.execution.train_ops import TrainOneStep
 from tests.helpers.fakes_execution import FakeBuffer, FakeWorkerSet, iterate, make_batch
 
 

@@ -7,7 +7,7 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Graph, MultiBinary, MultiDiscrete, Tuple
 
 from rlframe.exploration import Random, SoftQ, StochasticSampling
-from rlframe.exploration.random import policy_bounds, uniform_logp, uniform_sampler
+from rlframe.exploration.uniform import policy_bounds, uniform_logp, uniform_sampler
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces import Simplex

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlframe.policy.coefficients import AdaptiveKL, EntropyCoefficient
-from rlframe.policy.components import LearningRate
+from rlframe.policy.policy import LearningRate
 from rlframe.utils.schedules import ConstantSchedule
 
 

@@ -14,9 +14,9 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.cli.patience import reduce_learning_rate
+from rlframe.evaluation.rollout_worker import PolicyMap
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import Policy, PolicySpec
-from rlframe.policy.policy_map import PolicyMap
 from rlframe.policy.waiting_policies import rebuilder
 from rlframe.utils.errors import ConfigError
 from tests.helpers.frameworks import needs_tf

@@ -76,7 +76,7 @@ def test_drawn_in_the_traced_forward_pass():
 )
 def test_drawn_by_single_operations(dist, overrides):
     if overrides.get("exploration_config"):
-        from rlframe.exploration.stochastic_sampling import StochasticSampling
+        from rlframe.exploration.exploration import StochasticSampling
 
         class Soft(StochasticSampling):
             pass

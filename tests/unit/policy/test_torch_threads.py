@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from rlframe.policy.torch import threads
-from rlframe.policy.torch.threads import Threads, multiplications
+from rlframe.policy.torch.threads import multiplications
+from rlframe.utils import threads
 from rlframe.utils.cpus import THREAD_VARIABLES
+from rlframe.utils.threads import Threads
 
 VECTOR = gym.spaces.Box(-1, 1, (8,), np.float32)
 IMAGE = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
@@ -18,6 +19,10 @@ IMAGE = gym.spaces.Box(0, 255, (84, 84, 4), np.uint8)
 
 def dense(*sizes: int) -> nn.Module:
     return nn.Sequential(*(nn.Linear(a, b) for a, b in pairwise(sizes)))
+
+
+def threads_for(model: nn.Module, space: gym.Space, asked: int | None) -> Threads:
+    return Threads(torch, multiplications(model, space.shape), asked)
 
 
 CONVOLUTIONS = nn.Sequential(
@@ -54,7 +59,7 @@ def test_the_work_of_a_row_is_a_multiplication_per_weight_and_in_convolutions_pe
     ],
 )
 def test_small_batches_of_small_networks_have_one_thread_and_large_work_all_cpus(model, space, rows, count):
-    chosen = Threads(model, space, None)
+    chosen = threads_for(model, space, None)
     assert chosen.count(rows) == count
     chosen.use(rows)
     assert torch.get_num_threads() == count
@@ -63,14 +68,14 @@ def test_small_batches_of_small_networks_have_one_thread_and_large_work_all_cpus
 
 
 def test_the_key_goes_before_the_environment_which_goes_before_the_work(monkeypatch):
-    assert Threads(dense(8, 1024, 1024, 4), VECTOR, 3).count(4000) == 3
+    assert threads_for(dense(8, 1024, 1024, 4), VECTOR, 3).count(4000) == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert Threads(dense(8, 1024, 1024, 4), VECTOR, 3).count(4000) == 3
-    assert Threads(dense(8, 1024, 1024, 4), VECTOR, None).count(4000) is None
+    assert threads_for(dense(8, 1024, 1024, 4), VECTOR, 3).count(4000) == 3
+    assert threads_for(dense(8, 1024, 1024, 4), VECTOR, None).count(4000) is None
 
 
 def test_what_the_program_set_stays_also_when_it_comes_later():
-    chosen = Threads(dense(8, 1024, 1024, 4), VECTOR, None)
+    chosen = threads_for(dense(8, 1024, 1024, 4), VECTOR, None)
     chosen.use(4000)
     assert torch.get_num_threads() == 4
     torch.set_num_threads(3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.execution.replay_ops import UpdatePriorities
+from rlframe.execution.train_ops import UpdatePriorities
 from rlframe.replay.per_policy import LocalReplayBuffer
 from rlframe.replay.sequence_store import SequenceStore
 from rlframe.utils.errors import CheckpointError

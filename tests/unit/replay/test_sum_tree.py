@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.replay.sum_tree import SumTree
+from rlframe.replay.transition_buffers import SumTree
 
 
 class ConstantRng:

@@ -10,7 +10,7 @@ from rlframe.agents.dqn import ApexTrainer, DQNTrainer, R2D2Trainer
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution import replay_buffer as rllib
 from rlframe.execution.buffers.multi_agent_replay_buffer import MultiAgentReplayBuffer
-from rlframe.execution.replay_ops import StoreToReplayBuffer, td_errors_by_policy
+from rlframe.execution.train_ops import StoreToReplayBuffer, td_errors_by_policy
 from rlframe.replay import per_policy
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.state_files import read_state, write_state

@@ -17,11 +17,10 @@ from rlframe.agents.pg import DEFAULT_CONFIG, PGTorchPolicy, PGTrainer
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from rlframe.evaluation.episode import Episode
-from rlframe.evaluation.rollout_worker import RolloutWorker
+from rlframe.evaluation.rollout_worker import PolicyMap, RolloutWorker
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.rollout_ops import ParallelRollouts
 from rlframe.policy.policy import Policy
-from rlframe.policy.policy_map import PolicyMap
 from rlframe.policy.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.policy.view_requirement import ViewRequirement
 from tests.helpers.frameworks import needs_tf

@@ -28,7 +28,7 @@ def test_frames_of_the_plan_are_left_out_and_those_of_users_and_causes_are_not()
     assert ("trainer.py", "step_attempt") not in frames
     assert ("rollout_worker.py", "sample") in frames
     assert not MACHINERY & {name for name, _ in frames}
-    assert frames[-1] == ("slot.py", "fail")
+    assert frames[-1] == ("rollout.py", "fail")
     assert cause[-1] == ("envs.py", "step")
     assert len(frames) < 15
 
