@@ -85,8 +85,12 @@ def smoothed_actions(
 
     Source: Fujimoto et al. 2018, eq. 14.
     """
+    low, high = bounds
+    moved = actions + ops.clip(std * noise, -limit, limit)
+    if isinstance(low, float):  # no copy to the device
+        return ops.clip(moved, low, high)
     low, high = (ops.cast_like(ops.tensor_like(bound, actions), actions) for bound in bounds)
-    return ops.minimum(ops.maximum(actions + ops.clip(std * noise, -limit, limit), low), high)
+    return ops.minimum(ops.maximum(moved, low), high)
 
 
 def truncated_quantiles(quantiles: Sequence[Tensor], dropped: int) -> Tensor:

@@ -28,6 +28,7 @@ from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
 from rlframe.policy.torch.template import derive_class
 from rlframe.policy.torch.threads import multiplications
+from rlframe.policy.torch.transfers import SMALL_BYTES, download, upload
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import Threads, blas_in_one_thread
 
@@ -129,7 +130,10 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
                 for index in stepping:
                     self._optimizers[index].step()
         stats.update(self.extra_grad_info(batch))
-        return stats, self.extra_compute_grad_fetches()
+        fetches = self.extra_compute_grad_fetches()
+        if self.device.type != "cpu":
+            stats, fetches = download(stats, self.device), download(fetches, self.device)
+        return stats, fetches
 
     def _batch_to_learn(self, samples: SampleBatch) -> SampleBatch:
         """Begins an update: returns the batch as tensors."""
@@ -155,8 +159,9 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             made = by_hand(batch)
             named = made if isinstance(made, Mapping) else dict.fromkeys(self.optimizer_specs, made)
             losses = {index: named[name] for index, name in enumerate(self.optimizer_specs) if name in named}
+            values = losses if self.device.type == "cpu" else download(losses, self.device)
             for index, loss in losses.items():
-                self.check_finite_loss(loss, index, samples)
+                self.check_finite_loss(values[index], index, samples)
                 stats.update(self.extra_grad_process(self._optimizers[index], loss))
             yield losses
         elif len(self.devices) == 1:
@@ -168,13 +173,13 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
             self._fill_gradients(shares, samples, stats)
             yield shares
 
-    def check_finite_loss(self, loss: Tensor, index: int, samples: SampleBatch) -> None:
+    def check_finite_loss(self, loss: Tensor | float, index: int, samples: SampleBatch) -> None:
         """Raises an error that names what was first to be NaN or infinite, if the loss of an optimiser is.
 
         Raises:
             NonFiniteError: Names a weight, else a column of the batch, else the loss.
         """
-        value = loss.item()
+        value = loss.item() if isinstance(loss, Tensor) else loss
         if not math.isfinite(value):
             raise explain_nonfinite(index, value, self, samples)
 
@@ -260,7 +265,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         float64 becomes float32; integers keep their type; text and object columns such as `infos` stay as they are.
         """
         target = self.device if device is None else device
-        tensors = {key: _tensors(value, target) for key, value in batch.items()}
+        small = {} if target.type == "cpu" else upload(_small_arrays(batch), target)
+        tensors = {key: small[key] if key in small else _tensors(value, target) for key, value in batch.items()}
         made = SampleBatch.from_columns(tensors)
         if SEQ_LENS in batch:
             made.max_seq_len = getattr(batch, "max_seq_len", None)
@@ -306,6 +312,16 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         from rlframe.policy.torch.export import export_torch_model
 
         export_torch_model(self, export_dir, onnx)
+
+
+def _small_arrays(batch: SampleBatch) -> dict[str, NDArray[Any]]:
+    """Returns the columns that travel to a device together, as their tensors have them."""
+    columns = {key: value for key, value in batch.items() if isinstance(value, np.ndarray)}
+    return {
+        key: value.astype(np.float32) if value.dtype == np.float64 else value
+        for key, value in columns.items()
+        if value.dtype.kind not in "OUS" and value.nbytes <= SMALL_BYTES
+    }
 
 
 def _tensors(value: Any, device: torch.device) -> Any:

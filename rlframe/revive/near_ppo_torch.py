@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -32,6 +34,11 @@ def divergence(dist: Choices | Gaussians, behaviour: Tensor) -> tuple[Tensor, Te
 
 class NearPPOGradients(DensePPOGradients):
     """Fills the gradients of PPO's loss with `w_kl` · KL(π‖b), b the behaviour."""
+
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns PPO's coefficients with this one."""
+        numbers = super().host_state()
+        return None if numbers is None else (*numbers, self._policy.config["w_kl"])
 
     def further(
         self, dist: Choices | Gaussians, batch: SampleBatch

@@ -70,6 +70,10 @@ class DenseQGradients(FusedLoss):
             return False
         return not (policy.model.use_noisy or policy.model.add_layer_norm)
 
+    def host_state(self) -> tuple[Any, ...]:
+        """Returns nothing: batch and weights are all there is."""
+        return ()
+
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:
         """Fills the gradients, has the policy keep TD errors and statistics, and returns the loss, a scalar."""

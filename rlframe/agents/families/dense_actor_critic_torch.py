@@ -113,6 +113,11 @@ class DenseSACGradients(_DenseCritics):
         config = policy.config
         return not policy.discrete and config["n_quantiles"] == 1 and not config["critic_batch_norm"]
 
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns the entropy that α aims at; None where a program keeps it in a tensor."""
+        aim = self._policy.target_entropy
+        return (aim,) if isinstance(aim, float) else None
+
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
@@ -190,6 +195,11 @@ class DenseDDPGGradients(_DenseCritics):
         """Returns whether networks fit: those that are no dense ones are found when the chains are made."""
         del policy
         return True
+
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns whether the actor steps; None where bounds of actions are arrays, which are copied to the device."""
+        plain = all(isinstance(bound, float) for bound in self._policy.bounds)
+        return (self._policy.due("actor"),) if plain else None
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:

@@ -152,6 +152,16 @@ class DensePPOGradients(FusedLoss):
         known = policy.numpy_dist in {Categorical, DiagGaussian}
         return bool(plain and known and policy._flat_parameters is not None and policy.config["use_critic"])
 
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns the coefficients; None where some are tensors, and with bounds, which are copied to the device."""
+        policy, config = self._policy, self._policy.config
+        numbers = (
+            *(policy.kl_coeff, policy.entropy_coeff, policy.value_std),
+            *(config[key] for key in ("clip_param", "vf_clip_param", "vf_loss_coeff")),
+        )
+        plain = not config.get("action_bound_coeff") and all(isinstance(number, int | float) for number in numbers)
+        return numbers if plain else None
+
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""

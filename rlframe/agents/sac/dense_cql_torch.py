@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,10 @@ class DenseCQLGradients(DenseSACGradients):
     Raises:
         ValueError: If its networks are not made of dense layers alone.
     """
+
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns what SAC's does; None while the actor clones, which is a short time."""
+        return None if self._policy.cloning else super().host_state()
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:

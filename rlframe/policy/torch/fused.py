@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from typing_extensions import Self
-
 from rlframe.data.sample_batch import SampleBatch
 
 
@@ -26,18 +24,31 @@ class FusedLoss:
         self._policy = policy
 
     @classmethod
-    def of(cls, policy: Any) -> Self | None:
+    def of(cls, policy: Any) -> Any:
         """Returns the gradients' function for a policy, or None where it must go by autograd."""
         try:
-            return cls(policy) if cls.knows(policy) else None
+            made = cls(policy) if cls.knows(policy) else None
         except ValueError:
             return None
+        if made is None or policy.device.type != "cuda" or cls.host_state is FusedLoss.host_state:
+            return made
+        from rlframe.policy.torch.captured import CapturedLoss
+
+        return CapturedLoss(made, policy)
 
     @classmethod
     def knows(cls, policy: Any) -> bool:
         """Returns whether the equations are those of the policy, as it is configured; of its networks nothing yet."""
         del policy
         return True
+
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns the numbers beside batch and weights that it computes with, for graphs of a GPU's launches.
+
+        None where it must not be captured in one: because it waits for the device or copies from or to it, or because
+        such numbers change all the time.
+        """
+        return None
 
     def __call__(self, batch: SampleBatch) -> Any:
         """Fills the gradients, has the policy keep its statistics, and returns the loss, or losses by optimiser.
