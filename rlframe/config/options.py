@@ -70,6 +70,9 @@ class AlgorithmConfig(Section, metaclass=_Buildable):
     unsupported: ClassVar[Mapping[str, UnsupportedValue]] = {}
     """By dotted key, what is refused although the key is declared."""
 
+    derived_in_evaluation: ClassVar[frozenset[str]] = frozenset()
+    """Which of `derived` hold for evaluation workers, too; the others are about learning."""
+
     @classmethod
     def check(cls, config: Mapping[str, Any], *, extra_keys: Collection[str] = frozenset(),
               allow_unknown: bool = False, allow_unknown_subkeys: Iterable[str] = ()) -> None:  # fmt: skip
@@ -120,6 +123,12 @@ class AlgorithmConfig(Section, metaclass=_Buildable):
         inspector.inspect(config)  # without its overrides for evaluation: nothing is derived from them
         assert isinstance(inspector.view, cls)
         return {**config, **inspector.view.derived()}
+
+    @classmethod
+    def effective_in_evaluation(cls, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the config of evaluation workers as they read it."""
+        derived = cls.effective(config) if cls.derived_in_evaluation else {}
+        return {**config, **{key: derived[key] for key in cls.derived_in_evaluation}}
 
     @classmethod
     def inspect(cls, config: Mapping[str, Any], tolerance: Tolerance) -> Inspector:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from rlframe.config.common import ONLY_EVALUATES
 from rlframe.evaluation.metrics import RolloutMetrics, part_estimates, summarize_episodes
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES
-from rlframe.trainer.setup import resolve_trainer_env
 from rlframe.utils.errors import ConfigError, EnvError
 from rlframe.utils.seeding import derive_seed
 
@@ -67,16 +66,12 @@ def evaluation_config(config: dict[str, Any], merge: Callable[[dict[str, Any], d
 
 def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
     """Returns the evaluation `WorkerSet` of a trainer."""
-    config = evaluation_config(trainer.config, merge, trainer.seed)
-    own = trainer.config.get("evaluation_config") or {}
-    if "horizon" not in own:
-        config["horizon"] = trainer._effective_config["horizon"]  # in the steps that it counts in training
+    config = trainer._config_class.effective_in_evaluation(evaluation_config(trainer.config, merge, trainer.seed))
     from rlframe.evaluation.worker_set import WorkerSet
 
     env_creator = trainer.env_creator
-    if "env" in own:
-        _, env_creator = resolve_trainer_env(config["env"])
-        env_creator = getattr(trainer, "prepared_creator", lambda made: made)(env_creator)
+    if "env" in (trainer.config.get("evaluation_config") or {}):
+        _, env_creator = trainer._resolve_env(config["env"])
     return WorkerSet(
         env_creator=env_creator,
         validate_env=trainer.env_validator(),

@@ -159,7 +159,7 @@ class Trainer(
             )
         given = dict(config or {})
         env_spec = given.get("env") if env is None else env
-        self._env_id, self.env_creator = resolve_trainer_env(env_spec)
+        self._env_id, self.env_creator = self._resolve_env(env_spec)
         given["env"] = env_spec
         self._logdir: Any = None
         self._logger_creator = logger_creator
@@ -224,6 +224,10 @@ class Trainer(
             override_all_if_type_changes=cls._override_all_subkeys_if_type_changes,
             own_code=has_own_code(cls, config2),
         )
+
+    def _resolve_env(self, env: Any) -> tuple[str | None, Any]:
+        """Returns name and creator of an environment to train or evaluate in; Nones for none."""
+        return resolve_trainer_env(env)
 
     def setup(self, config: dict[str, Any]) -> None:
         """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""

@@ -124,6 +124,8 @@ class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
             if self["model"].get(key) != default:
                 yield f"model.{key}={self['model'][key]!r} has no effect on Dreamer's networks; set dreamer_model"
 
+    derived_in_evaluation: ClassVar[frozenset[str]] = frozenset({"horizon"})
+
     def derived(self) -> dict[str, Any]:
         """Returns horizon and random steps in actions, and how these are explored."""
         skip = self.frame_skip()
@@ -135,16 +137,10 @@ class DreamerConfig(TwoRatesConfig, GradientClippingConfig):
 class RepeatActions:
     """Mixin of the trainer: registered environments do each action `frame_skip` times; others read it themselves."""
 
-    env_creator: Any
-
-    def setup(self, config: dict[str, Any]) -> None:
-        """Builds everything."""
-        self.env_creator = self.prepared_creator(self.env_creator)
-        super().setup(config)  # type: ignore[misc]  # the trainer's behind the mixin
-
-    def prepared_creator(self, made: Any) -> Any:
-        """Returns what makes an environment, of what was found under its name."""
-        return RepeatingCreator(made.spec, made.make) if isinstance(made, SpecCreator) else made
+    def _resolve_env(self, env: Any) -> tuple[str | None, Any]:
+        """Returns name and creator of an environment."""
+        name, made = super()._resolve_env(env)  # type: ignore[misc]  # the trainer's behind the mixin
+        return name, RepeatingCreator(made.spec, made.make) if isinstance(made, SpecCreator) else made
 
 
 class LearnFromEpisodes:

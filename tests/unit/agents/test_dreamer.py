@@ -402,6 +402,12 @@ def test_environments_of_evaluation_do_so_too():
     trainer.stop()
 
 
+def test_a_horizon_of_evaluation_counts_frames_as_the_trainers_does():
+    trainer = DREAMERTrainer({**SMALL, "evaluation_config": {"horizon": 12}}, env="Pendulum-v1")
+    assert trainer.evaluate()["evaluation"]["episode_len_mean"] == 6
+    trainer.stop()
+
+
 def test_actions_are_repeated_where_the_environment_does_not():
     config = {**SMALL, "horizon": None, "prefill_timesteps": 400, "env_config": {"frame_skip": 3}}
     trainer = DREAMERTrainer(config, env="Pendulum-v1")
