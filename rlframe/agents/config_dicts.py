@@ -689,7 +689,7 @@ class _SACKeys(_ReplayedActorCriticKeys, _NetworkSectionsKeys, total=False):
     use_target_network: bool
     """Targets come from copies that follow the critics by tau; False takes the critics themselves, as CrossQ."""
     initial_alpha: float
-    """Weight of the entropy at the beginning."""
+    """Weight of the entropy at the beginning; 0 stays 0."""
     target_entropy: float | Literal['auto'] | None
     """Entropy that the weight is adapted to; 'auto' or None is minus the number of actions' components, and for n discrete actions 0.98 ln n. In nats."""
     optimization: LearningRatesConfigDict

@@ -29,9 +29,11 @@ def convert(value: Any, annotation: Any) -> Any:
     """Returns `value` in the form its declared type has, where nothing is lost by it; else unchanged.
 
     Scalars of NumPy become Python's, an integral float a declared int, an int a declared float, a tuple or
-    array a declared list; 0, 1, "true" and "false" become declared bools. Text is never read as a number and a bool
-    never as a count.
+    array a declared list; 0, 1, "true", "false" and None become declared bools. Text is never read as a number and a
+    bool never as a count.
     """
+    if value is None and kinds_of(annotation) == (bool,):
+        return False  # RLlib asked whether the value is true
     if value is None or value is True or value is False:
         return value
     value = plain_scalar(value)

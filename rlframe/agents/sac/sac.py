@@ -60,7 +60,7 @@ class SACConfig(ReplayedActorCriticConfig, NetworkSectionsConfig):
     )  # fmt: skip
 
     # Entropy
-    initial_alpha: float = option(1.0, "Weight of the entropy at the beginning.", above=0)
+    initial_alpha: float = option(1.0, "Weight of the entropy at the beginning; 0 stays 0.", low=0)
     target_entropy: float | Literal["auto"] | None = option(
         "auto",
         "Entropy that the weight is adapted to; 'auto' or None is minus the number of actions' components, and for n "

@@ -26,6 +26,11 @@ from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
 
+def log_of_alpha(initial_alpha: float) -> float:
+    """Returns what log α begins with; for 0 the smallest of which losses are finite numbers."""
+    return math.log(max(initial_alpha, float(np.finfo(np.float32).tiny)))
+
+
 class SACModelMethods:
     """An actor, one critic or two, and log α in one model; the frameworks' classes add their bases.
 

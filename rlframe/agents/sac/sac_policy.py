@@ -21,7 +21,13 @@ from rlframe.agents.families.replayed_sequences import (
 )
 from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
 from rlframe.agents.families.users_losses import means_kept, parts_left
-from rlframe.agents.sac.sac_model import SACModelMethods, build_sac_model_and_action_dist, is_own, networks_in
+from rlframe.agents.sac.sac_model import (
+    SACModelMethods,
+    build_sac_model_and_action_dist,
+    is_own,
+    log_of_alpha,
+    networks_in,
+)
 from rlframe.agents.sac.target_entropy import TargetEntropy
 from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
 from rlframe.data.n_step import (
@@ -138,17 +144,18 @@ class SACPolicy(LearningPolicy):
         return {
             "actor": network_of(self, behind[1], {}, outputs, initial=initial),
             **dict.fromkeys(self.critic_names, critic),
-            "log_alpha": Variable(math.log(config.initial_alpha)),
+            "log_alpha": Variable(log_of_alpha(config.initial_alpha)),
         }
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns an Adam each for the actor, for all critics, and for log α."""
         rates, clip = self.config.optimization, self.config.grad_clip
         critics = (*self.critic_names, *(["encoder"] if self.encoder() else []))
+        alpha_rate = rates["entropy_learning_rate"] if self.config.initial_alpha else 0.0  # 0 stays 0
         return {
             "actor": AdamSpec(("actor",), rates["actor_learning_rate"], eps=1e-7, grad_clip=clip),
             "critic": AdamSpec(critics, rates["critic_learning_rate"], eps=1e-7, grad_clip=clip),
-            "alpha": AdamSpec(("log_alpha",), rates["entropy_learning_rate"], eps=1e-7, grad_clip=clip),
+            "alpha": AdamSpec(("log_alpha",), alpha_rate, eps=1e-7, grad_clip=clip),
         }
 
     def make_components(self) -> dict[str, Component]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from rlframe.agents.sac.sac_model import SACModelMethods
+from rlframe.agents.sac.sac_model import SACModelMethods, log_of_alpha
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.utils.quiet_tf import tf
 
@@ -42,7 +41,7 @@ class SACTFModel(SACModelMethods, TFModelV2):
     ) -> None:
         TFModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self.make_networks(policy_model_config, q_model_config, twin_q, target_entropy)
-        self.log_alpha = tf.Variable(math.log(initial_alpha), dtype=tf.float32, name="log_alpha")
+        self.log_alpha = tf.Variable(log_of_alpha(initial_alpha), dtype=tf.float32, name="log_alpha")
 
     @property
     def alpha(self) -> Any:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from rlframe.agents.sac.sac_model import SACModelMethods
+from rlframe.agents.sac.sac_model import SACModelMethods, log_of_alpha
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -45,7 +44,7 @@ class SACTorchModel(SACModelMethods, TorchModelV2, nn.Module):
         nn.Module.__init__(self)
         TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
         self.make_networks(policy_model_config, q_model_config, twin_q, target_entropy)
-        self.log_alpha = nn.Parameter(torch.tensor([math.log(initial_alpha)], dtype=torch.float32))
+        self.log_alpha = nn.Parameter(torch.tensor([log_of_alpha(initial_alpha)], dtype=torch.float32))
         entropy = self.__dict__.pop("target_entropy")  # a tensor in RLlib, which copies of its policy move
         self.register_buffer("target_entropy", torch.tensor([entropy], dtype=torch.float32), persistent=False)
 

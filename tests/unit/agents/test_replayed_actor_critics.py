@@ -74,7 +74,7 @@ def test_defaults_are_those_of_rllib(name):
 @pytest.mark.parametrize(
     ("name", "overrides", "said"),
     [
-        ("SAC", {"initial_alpha": 0.0}, r"initial_alpha: got 0.0 \(float\), wanted a number > 0"),
+        ("SAC", {"initial_alpha": -0.5}, r"initial_alpha: got -0.5 \(float\), wanted a number >= 0"),
         ("SAC", {"target_entropy": "automatic"}, "target_entropy: got 'automatic'.*'auto'"),
         ("SAC", {"n_critics": 1}, "set twin_q=False for one critic"),
         ("SAC", {"n_quantiles": 2}, "top_quantiles_to_drop=2 must be smaller than n_quantiles=2"),
@@ -185,6 +185,15 @@ def test_workers_give_rows_their_first_priorities(name, without_noise):
     np.testing.assert_allclose(rows["weights"], np.abs(errors) + 1e-6, rtol=1e-5)
     assert (rows["weights"] > 1e-3).all()
     np.testing.assert_allclose(rows["discounts"], [*[0.99**2] * 5, 0.99], rtol=1e-6)
+
+
+@pytest.mark.parametrize("env", ["Pendulum-v1", "CartPole-v1"])
+def test_an_initial_alpha_of_zero_stays_zero(env):
+    trainer = make("SAC", env, initial_alpha=0)
+    for _ in range(2):
+        stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
+    assert stats["alpha_value"] < 1e-37
+    assert np.isfinite(stats["alpha_loss"])
 
 
 @needs_tf

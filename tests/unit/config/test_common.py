@@ -124,7 +124,7 @@ def test_bad_value_is_named_with_what_is_wanted(key: str, bad: Any, wanted: str)
 @pytest.mark.parametrize(
     ("key", "given", "kept"),
     [
-        ("explore", 0, False), ("explore", "true", True),
+        ("explore", 0, False), ("explore", "true", True), ("explore", None, False),
         ("lr", 1, 1.0), ("lr", np.float32(0.5), 0.5), ("lr", np.float64(0.5), 0.5), ("lr", np.array(0.5), 0.5),
         ("train_batch_size", 1e4, 10_000), ("train_batch_size", np.int64(7), 7), ("num_workers", np.float64(2.0), 2),
         ("explore", np.bool_(False), False), ("framework", np.str_("torch"), "torch"), ("clip_rewards", 1, 1.0),
