@@ -11,6 +11,8 @@ from gymnasium.envs import registration
 
 #: MuJoCo's fourth versions have the dynamics, observations and rewards of the second and third; the fifth differ.
 _MUJOCO_VERSION = 4
+#: Names that RLlib's modules registered, by the class that stands for each.
+OF_RLLIB = {"RecSim-v1": "rlframe.examples.env.recommender_systems.InterestEvolutionRecSimEnv"}
 _DETERMINISTIC = re.compile(r"(\w+)Deterministic-v([04])")
 
 

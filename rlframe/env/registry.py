@@ -117,7 +117,8 @@ def _resolve_name(name: str, lookup: Callable[[str], Callable[..., Any] | None] 
     old_spec = _old_gym_specs().get(name)
     if old_spec is not None:
         return SpecCreator(old_spec, _make_old_gym)
-    found, path_says = _import_path(name) if names.spells_path(name) else (None, "it is no dotted class path")
+    path = old_ids.OF_RLLIB.get(name, name)
+    found, path_says = _import_path(path) if names.spells_path(path) else (None, "it is no dotted class path")
     if found is not None:
         return _CallCreator(found, by_path=True)
     later = old_ids.successor(name)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 Rows = NDArray[Any]
 
 
-class CartPoleWrapper(CartPoleEnv):
-    """CartPole, whose steps are worth 1 while cart and pole are within their bounds. No time limit.
+class _WithoutOptions:
+    """An environment that is made as it is, whatever the config. No time limit.
 
     Args:
         config: Not used.
@@ -22,6 +22,10 @@ class CartPoleWrapper(CartPoleEnv):
     def __init__(self, config: Any = None) -> None:
         del config
         super().__init__()
+
+
+class CartPoleWrapper(_WithoutOptions, CartPoleEnv):
+    """CartPole, whose steps are worth 1 while cart and pole are within their bounds."""
 
     def reward(self, obs: Rows, action: Rows, obs_next: Rows) -> Rows:
         """Returns rewards `[B]` of rows `[B, ...]`."""
@@ -30,16 +34,8 @@ class CartPoleWrapper(CartPoleEnv):
         return np.asarray(within & (np.abs(obs_next[:, 2]) <= self.theta_threshold_radians), np.float32)
 
 
-class PendulumWrapper(PendulumEnv):
-    """Pendulum. No time limit.
-
-    Args:
-        config: Not used.
-    """
-
-    def __init__(self, config: Any = None) -> None:
-        del config
-        super().__init__()
+class PendulumWrapper(_WithoutOptions, PendulumEnv):
+    """Pendulum, whose rewards are read off observations and actions."""
 
     def reward(self, obs: Rows, action: Rows, obs_next: Rows) -> Rows:
         """Returns rewards `[B]` of rows `[B, ...]`."""

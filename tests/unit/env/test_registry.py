@@ -108,6 +108,12 @@ def test_class_path_is_imported(separator):
     assert build(path, {"a": 1}).config == {"a": 1}
 
 
+def test_a_name_that_a_module_of_rllibs_registered_needs_no_import(monkeypatch):
+    monkeypatch.setattr(registry, "_creators", {})
+    name, creator = resolve_env("RecSim-v1")
+    assert (name, creator(EnvContext({"num_candidates": 3})).config["num_candidates"]) == ("RecSim-v1", 3)
+
+
 def test_class_path_with_an_argument_for_each_key_gets_them_by_name():
     assert build(f"{__name__}.Plain", {"config": {"a": 1}}).config == {"a": 1}
     assert build(Plain, {"config": {"a": 1}}).config == {"config": {"a": 1}}
