@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -144,18 +145,29 @@ def _takes_any_number(function: Any) -> bool:
 
 
 def _in_either_form(function: Any) -> Any:
-    """Returns a hook that calls a function with `input_dict`, and if it has no such argument with observations."""
+    """Returns a hook that calls a wrapper with `input_dict`; what is behind it may refuse that for observations."""
+    takes_a_dict = any(given.kind is given.VAR_KEYWORD for given in inspect.signature(function).parameters.values())
 
     def call(policy: Any, model: Any, *, input_dict: Any, **given: Any) -> Any:
-        try:
-            return function(policy, model, input_dict=input_dict, **given)
-        except TypeError as error:
-            if not any(reason in str(error) for reason in ("positional argument", "unexpected keyword argument")):
-                raise
-            known = {name: given[name] for name in ("explore", "timestep", "is_training")}
-            return function(policy, model, input_dict[OBS], **known)
+        nonlocal takes_a_dict
+        if takes_a_dict:
+            try:
+                return function(policy, model, input_dict=input_dict, **given)
+            except TypeError as error:
+                if not _refuses_arguments(error):
+                    raise
+                takes_a_dict = False
+        known = {name: given[name] for name in ("explore", "timestep", "is_training")}
+        return function(policy, model, input_dict[OBS], **known)
 
     return call
+
+
+def _refuses_arguments(error: TypeError) -> bool:
+    """Returns whether a wrapper's call of what is behind it failed, not what that did, which would be the program's."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    reasons = ("required positional argument", "unexpected keyword argument 'input_dict'")
+    return bool(frame.f_code.co_flags & inspect.CO_VARARGS) and any(reason in str(error) for reason in reasons)
 
 
 def _extra_action_out(function: Any) -> tuple[str, Any]:

@@ -610,6 +610,21 @@ def test_hooks_behind_wrappers_get_what_they_got_without(form):
     assert {"entropy", "of_a_dict" if form == "of a dict" else "of_observations"} == set(calls)
 
 
+def test_an_error_behind_a_wrapper_is_the_programs_own():
+    calls = []
+
+    def fails(policy, model, *, input_dict, **others):
+        calls.append(input_dict)
+        return np.linspace()  # like a call with missing positional arguments
+
+    policy_class = build_torch_policy(
+        "X", loss_fn=policy_gradient_loss, action_distribution_fn=lambda *args, **kwargs: fails(*args, **kwargs)
+    )
+    with pytest.raises(TypeError, match="missing 2 required positional arguments"):
+        policy_class(OBS_SPACE, ACTIONS, common_config()).compute_actions(np.zeros((3, 4), np.float32))
+    assert len(calls) == 1
+
+
 def test_extra_action_out_adds_columns():
     cls = build_torch_policy(
         "X",
