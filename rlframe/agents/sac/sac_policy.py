@@ -348,7 +348,7 @@ def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossO
     surplus = ops.stop_gradient(log_probs + policy.target_entropy)
     alpha_loss = -mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
     td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(log_probs))
+    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(every[0]), told(log_probs))
 
 
 def _critics_of_step(

@@ -29,6 +29,15 @@ def test_q_values_in_the_report_are_those_of_the_actions_taken(framework, name, 
     assert stats["max_q"] == pytest.approx(taken.max(), abs=1e-5)
 
 
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_q_values_in_sacs_report_are_those_of_all_actions(framework):
+    policy, batch = make(framework, "discrete SAC", {}), make_batch(name="discrete SAC")
+    every = policy.to_numpy(policy.model.q(policy.to_tensors(batch["obs"])))
+    stats = policy.learn_on_batch(batch)["learner_stats"]
+    told = [stats["mean_q"], stats["min_q"], stats["max_q"]]
+    np.testing.assert_allclose(told, [every.mean(), every.min(), every.max()], atol=1e-5)
+
+
 @needs_tf
 def test_tensorflows_policies_have_the_mean_td_error_among_their_statistics():
     info = make("tf", "DQN", {}).learn_on_batch(make_batch())
