@@ -107,4 +107,19 @@ def with_interface(model_class: type, interface: type | None, options: Mapping[s
 
     configured = type(model_class.__name__, (model_class,), {"__init__": construct, "__module__": __name__})
     base = configured if options else model_class
-    return type(f"{model_class.__name__}_as_{interface.__name__}", (interface, base), {"__module__": __name__})
+    name = f"{model_class.__name__}_as_{interface.__name__}"
+    return type(name, (*_in_front(interface, base), base), {"__module__": __name__})
+
+
+def _in_front(interface: type, base: type) -> tuple[type, ...]:
+    """Returns what a class derives from before `base`: the interface.
+
+    Where both inherit the same classes in another order, as with `class MyModel(nn.Module, TorchModelV2)`, it is what
+    the interface adds to these, as Python allows no such class of the two.
+    """
+    shared = [cls for cls in interface.__mro__ if cls in base.__mro__]
+    if shared == [cls for cls in base.__mro__ if cls in shared]:
+        return (interface,)
+    added = tuple(cls for cls in interface.__bases__ if cls not in shared)
+    own = {key: value for key, value in vars(interface).items() if key not in ("__dict__", "__weakref__")}
+    return (type(interface.__name__, added, own),)

@@ -76,7 +76,9 @@ class QHeads(LayerOwner, ModelV2):
         self.head_layers: tuple[Layer, ...] = (Dueling("q", advantage, value, num_atoms),) if dueling else advantage
         atoms = Atoms("support", self.num_actions, num_atoms, v_min, v_max)
         assert self.num_outputs is not None  # the policy says it
-        self.add_spec_layers((*self.head_layers, atoms), self.num_outputs)
+        #: Width of the features that the heads are made for: what the model said, which may be its own.
+        self.trunk_width = self.num_outputs
+        self.add_spec_layers((*self.head_layers, atoms), self.trunk_width)
         self._q_advantage, self._q_state_value = self.bind_spec(advantage), self.bind_spec(value)
         self._q_heads = self.bind_spec(self.head_layers)
         acting = (*self.head_layers, atoms) if num_atoms > 1 else self.head_layers

@@ -116,7 +116,7 @@ def make_q_model(policy: Any, interface: Any, heads: Mapping[str, Any], name: st
         model_interface=interface,
         **heads,
     )
-    return model, num_outputs
+    return model, getattr(model, "trunk_width", num_outputs) if has_heads else num_outputs
 
 
 def q_heads(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from rlframe.data.columns import OBS
 from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
 
@@ -36,6 +37,18 @@ class TorchModelV2(ModelV2):
 
     #: Where `forward` draws from; None is PyTorch's global stream. A policy gives it to models of users' own.
     random_stream: contextlib.AbstractContextManager[Any] | None = None
+    #: Whether `forward` gets `obs` as preprocessing leaves it: flat where the space is nested.
+    _takes_preprocessed = False
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Makes `class MyModel(nn.Module, TorchModelV2)` callable on batches.
+
+        There PyTorch's call hides the one of models, which restores observations: in RLlib, too, such get them as they
+        are.
+        """
+        super().__init_subclass__(**kwargs)
+        if cls.__call__ is nn.Module.__call__:
+            cls.__call__, cls._takes_preprocessed = ModelV2.__call__, True  # type: ignore[method-assign]
 
     def __init__(
         self,
@@ -69,6 +82,12 @@ class TorchModelV2(ModelV2):
     def networks(self) -> Iterator[Any]:
         """Yields the model and the modules inside it."""
         yield from self._module().modules()
+
+    def _restored(self, input_dict: Any) -> Any:
+        restored = super()._restored(input_dict)
+        if self._takes_preprocessed:
+            restored[OBS] = self._as_arrays(input_dict[OBS])
+        return restored
 
     def _as_arrays(self, obs: Any) -> Any:
         if isinstance(obs, np.ndarray):

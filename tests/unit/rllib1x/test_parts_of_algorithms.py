@@ -138,6 +138,26 @@ def test_heads_of_ones_own_make_the_q_values(framework):
     np.testing.assert_allclose(trainer.get_policy().q_values, [[6.0, 8.0]])
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_model_below_the_interface_may_give_the_heads_features_of_a_width_of_its_own(framework):
+    model = importlib.import_module(f"rlframe.agents.dqn.dqn_{framework}_model")
+
+    class Wide(model.DQNModel):
+        """Hands its four observations on to the heads, whatever width the config speaks of."""
+
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name, **heads):
+            super().__init__(obs_space, action_space, 4, model_config, name, **heads)
+
+        def forward(self, input_dict, state, seq_lens):
+            return input_dict["obs_flat"], state
+
+    config = {"num_workers": 0, "framework": framework, "model": {"custom_model": Wide, "fcnet_hiddens": [16]}}
+    trainer = DQNTrainer(config | {"hiddens": [8]}, env="CartPole-v1")
+    _, _, extra = trainer.compute_single_action(np.zeros(4, np.float32), full_fetch=True)
+    assert extra["q_values"].shape == (2,)
+    trainer.stop()
+
+
 def test_a_trainer_of_release_0_8_adapts_its_penalty_behind_the_optimiser_step():
     from rlframe.agents.ppo.ppo import (
         DEFAULT_CONFIG,
