@@ -9,6 +9,7 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import gymnasium
 import pytest
 from ray import cloudpickle
 
@@ -335,3 +336,12 @@ def test_environments_of_rllibs_tests_and_older_examples_have_their_paths():
 
     assert list(MultiCartpole(3).reset()[0]) == [0, 1, 2]  # a number alone, as in RLlib 0.8
     assert list(TwoStepGame({}).reset()[0]) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "module", ["agents.sac.sac_torch_model", "agents.mbmpo.mbmpo_torch_policy", "models.torch.recurrent_net"]
+)
+def test_a_star_gives_the_spaces_that_rllibs_module_had_imported(module):
+    names: dict[str, object] = {}
+    exec(f"from rlframe.{module} import *", names)
+    assert names["Discrete"] is gymnasium.spaces.Discrete
