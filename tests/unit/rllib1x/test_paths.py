@@ -345,3 +345,9 @@ def test_a_star_gives_the_spaces_that_rllibs_module_had_imported(module):
     names: dict[str, object] = {}
     exec(f"from rlframe.{module} import *", names)
     assert names["Discrete"] is gymnasium.spaces.Discrete
+
+
+def test_a_star_of_the_rollout_script_gives_what_copies_of_it_need():
+    names: dict[str, object] = {}
+    exec("from rlframe.rollout import *\nfrom rlframe.evaluate import _DUMMY_AGENT_ID", names)
+    assert {"copy", "cloudpickle", "os", "shelve", "Path", "WorkerSet", "merge_dicts", "RolloutSaver"} <= names.keys()
