@@ -18,7 +18,7 @@ import numpy as np
 from rlframe.config.faults import shorten
 from rlframe.offline.array_pickles import MOST_BYTES
 from rlframe.rllib1x.pickled_state import Plain, Unread, read_pickle
-from rlframe.trainer.checkpointing import apply, gather
+from rlframe.trainer.checkpointing import apply, gather, is_pointer
 from rlframe.utils.errors import CheckpointError, DataError
 from rlframe.utils.files import read_bytes
 
@@ -66,7 +66,7 @@ def is_rllib_checkpoint(path: str | os.PathLike[str]) -> bool:
 
 def _files_of(path: Path) -> list[Path]:
     found = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
-    return [file for file in found if _NAME.fullmatch(file.name) and file.is_file()]
+    return [file for file in found if _NAME.fullmatch(file.name) and file.is_file() and not is_pointer(file)]
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> RLlibCheckpoint:

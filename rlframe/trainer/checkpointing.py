@@ -177,6 +177,26 @@ def _remote_states(workers: Any) -> dict[str, Any]:
     return {str(indexes[place]): state for place, state in states.items()}
 
 
+_OLD_NAME = re.compile(r"checkpoint-\d+")
+_POINTER = "The checkpoint is this file's directory; restore() takes either path.\n"
+
+
+def leave_pointer(directory: str, iteration: int) -> None:
+    """Writes the file `checkpoint-<iteration>`, by which programs found RLlib's checkpoints and took their paths."""
+    for name in os.listdir(directory):
+        if is_pointer(os.path.join(directory, name)):
+            os.remove(os.path.join(directory, name))
+    Path(directory, f"checkpoint-{iteration}").write_text(_POINTER)
+
+
+def is_pointer(path: str | os.PathLike[str]) -> bool:
+    """Returns whether this is a file of `leave_pointer`'s, and not one of RLlib's."""
+    if not _OLD_NAME.fullmatch(os.path.basename(path)) or not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(_POINTER) + 1) == _POINTER.encode()
+
+
 def resolve_path(path: str) -> str:
     """Returns the checkpoint directory for itself, or for a file name in it (`checkpoint_000010/checkpoint-10`).
 
@@ -186,8 +206,10 @@ def resolve_path(path: str) -> str:
     if numbered and not os.path.exists(numbered[1] + numbered[2]):
         padded = f"{numbered[1]}{numbered[2]:0>6}"
         path = padded if os.path.isdir(padded) else path
-    inside = os.listdir(path) if os.path.isdir(path) else [os.path.basename(path)] if os.path.isfile(path) else []
-    if any(re.fullmatch(r"checkpoint-\d+", name) for name in inside):
+    inside = [os.path.join(path, name) for name in os.listdir(path)] if os.path.isdir(path) else [path]
+    if any(
+        _OLD_NAME.fullmatch(os.path.basename(file)) and not is_pointer(file) for file in inside if os.path.isfile(file)
+    ):
         raise CheckpointError(
             f"{path!r} is a checkpoint of RLlib 1.x, a pickle: rlframe.rllib1x.checkpoints.load_rllib_checkpoint("
             "trainer, path) reads it without executing anything, and so does `rlframe migrate-checkpoint`"

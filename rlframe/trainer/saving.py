@@ -63,6 +63,7 @@ class SavingMixin(Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> str:  # type: ignore[override]  # its annotation lacks paths
         """Writes all that is needed to go on exactly into a directory, and returns that: arrays and JSON, no code."""
         checkpointing.save(self, checkpoint_dir)
+        checkpointing.leave_pointer(checkpoint_dir, self.iteration)
         return checkpoint_dir
 
     def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:

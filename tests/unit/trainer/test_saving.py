@@ -8,6 +8,7 @@ import pytest
 
 from rlframe.agents.dqn import SimpleQTrainer
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
+from rlframe.rllib1x.checkpoints import is_rllib_checkpoint
 from rlframe.utils.errors import CheckpointError
 from tests.helpers.envs import Bandit, Counting
 from tests.helpers.frameworks import needs_tf
@@ -89,6 +90,22 @@ def test_restore_takes_old_spellings_of_a_checkpoint(tmp_path):
         assert_same_weights(one, three)
     with pytest.raises(CheckpointError, match=r"no checkpoint at '.*/checkpoint_2/checkpoint-2'"):
         two.restore(str(tmp_path / "checkpoint_2/checkpoint-2"))
+
+
+def test_programs_find_checkpoints_by_the_name_of_rllibs_file(tmp_path):
+    one = make(Bandit)
+    for _ in range(2):
+        one.train()
+        one.save(str(tmp_path))
+    found = sorted(tmp_path.glob("checkpoint_*/checkpoint-*"))
+    assert [file.name for file in found] == ["checkpoint-1", "checkpoint-2"]
+    assert not is_rllib_checkpoint(found[-1].parent)
+    two = make(Bandit, seed=9)
+    two.restore(str(found[-1]))
+    assert two.iteration == 2
+    assert_same_weights(one, two)
+    two.save_checkpoint(str(found[0].parent))  # over that of another iteration
+    assert [file.name for file in tmp_path.glob("checkpoint_000001/checkpoint-*")] == ["checkpoint-2"]
 
 
 def test_save_to_object_and_back():
