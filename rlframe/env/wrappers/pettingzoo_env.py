@@ -16,6 +16,21 @@ def _only(spaces: MultiAgentDict) -> Any:
     return first if all(space == first for space in spaces.values()) else None
 
 
+def _spaces(env: Any, kind: str) -> MultiAgentDict:
+    """Returns the spaces by agent of `kind`, "observation_space" or "action_space"; up to PettingZoo 1.10 a dict."""
+    space_of = getattr(env, kind, None)
+    if space_of is None:
+        space_of = getattr(env, f"{kind}s").__getitem__
+    return {agent: space_of(agent) for agent in env.possible_agents}
+
+
+def _ends(env: Any, agent: Any) -> tuple[bool, bool]:
+    """Returns whether an agent's episode terminated, and whether it was truncated; up to 1.21 `dones` say both."""
+    if hasattr(env, "terminations"):
+        return env.terminations[agent], env.truncations[agent]
+    return env.dones[agent], False
+
+
 class _FromPettingZoo(MultiAgentEnv):
     """What both kinds share: the environment, and its agents' spaces."""
 
@@ -23,8 +38,8 @@ class _FromPettingZoo(MultiAgentEnv):
         self.env = env
         self.possible_agents = list(env.possible_agents)
         self.agents = list(self.possible_agents)  # RLlib's name, of all that there may be
-        self.observation_spaces = {agent: env.observation_space(agent) for agent in self.possible_agents}
-        self.action_spaces = {agent: env.action_space(agent) for agent in self.possible_agents}
+        self.observation_spaces = _spaces(env, "observation_space")
+        self.action_spaces = _spaces(env, "action_space")
         # RLlib's wrapper demanded one space for all, and programs give it to their policies.
         self.observation_space = _only(self.observation_spaces)
         self.action_space = _only(self.action_spaces)
@@ -119,7 +134,7 @@ class PettingZooEnv(_FromPettingZoo):
             if not env.agents:
                 break
             agent = env.agent_selection
-            over = env.terminations[agent], env.truncations[agent]
+            over = _ends(env, agent)
             obs[agent], infos[agent] = env.observe(agent), env.infos.get(agent, {})
             if not any(over):
                 break

@@ -180,3 +180,41 @@ def test_agents_that_act_at_the_same_time_by_the_older_contract():
     for last in (False, False, True):
         _, rewards, terminateds, truncateds, _ = env.step({"a": 1, "b": 1})
         assert (rewards["a"], terminateds["__all__"], truncateds.get("__all__", False)) == (1.0, last, False)
+
+
+class Countdown:
+    """Two agents in turns, by the contract up to PettingZoo 1.10: dicts of spaces, and `dones` alone."""
+
+    possible_agents: ClassVar[list[str]] = ["a", "b"]
+    observation_spaces: ClassVar = dict.fromkeys("ab", spaces.Box(0.0, 9.0, (1,)))
+    action_spaces: ClassVar = dict.fromkeys("ab", spaces.Discrete(2))
+
+    def reset(self):
+        self.agents, self.agent_selection, self.left = ["a", "b"], "a", 3
+        self.rewards, self.dones, self.infos = (dict.fromkeys("ab", value) for value in (0.0, False, {}))
+
+    def observe(self, agent):
+        return np.full(1, self.left, np.float32)
+
+    def step(self, action):
+        agent = self.agent_selection
+        self.rewards = {"a": 0.0, "b": 0.0}
+        if self.dones[agent]:
+            self.agents.remove(agent)
+        else:
+            self.left -= 1
+            self.rewards[agent] = 1.0
+            self.dones = dict.fromkeys("ab", self.left == 0)
+        self.agent_selection = "b" if agent == "a" else "a"
+
+
+def test_agents_in_turns_by_the_oldest_contract():
+    env = PettingZooEnv(Countdown())
+    assert (env.observation_space, env.action_space) == (spaces.Box(0.0, 9.0, (1,)), spaces.Discrete(2))
+    assert env.reset()[0] == {"a": np.float32(3)}
+    assert env.step({"a": 0})[1:4] == ({"a": 1.0, "b": 0.0}, {"__all__": False}, {"__all__": False})
+    env.step({"b": 0})
+    obs, rewards, terminateds, truncateds, _ = env.step({"a": 0})
+    assert (set(obs), rewards) == ({"a", "b"}, {"a": 1.0, "b": 0.0})
+    assert terminateds == {"a": True, "b": True, "__all__": True}
+    assert not any(truncateds.values())
