@@ -66,7 +66,7 @@ def test_each_algorithms_page_has_its_keys(site_text):
     sac = site_text.keys_of_page("sac").split("### Keys of ")[1:]
     own, memory, data = {part.split("\n")[0]: part for part in sac}.values()
     assert "Added to the common keys:" in own
-    assert "| `initial_alpha` | `1.0` | Weight of the entropy at the beginning. *A number > 0.* |" in own
+    assert "| `initial_alpha` | `1.0` | Weight of the entropy at the beginning; 0 stays 0. *A number >= 0.* |" in own
     assert "| `num_workers` | `0` | `2` |" in own.split("Other defaults than the common keys:")[1]
     assert "`Q_model.fcnet_activation`" in own  # relu, where model has tanh
     assert not {"`gamma`", "`Q_model.conv_filters`", "`buffer_size`"} & set(re.findall(r"`[\w.]+`", own))
