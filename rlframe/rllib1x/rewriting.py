@@ -87,6 +87,7 @@ class _Uses(cst.CSTVisitor):
     def visit_Import(self, node: cst.Import) -> None:
         self.gone_of_ray.subtract(_dotted(alias.name) or "" for alias in node.names)
         for alias in node.names:
+            self.rllib |= _is_below(alias.evaluated_name, _NEW)  # the paths may have been replaced by hand
             if alias.evaluated_name in gone_names.MODULES:
                 self.modules[alias.evaluated_alias or alias.evaluated_name] = alias.evaluated_name
 
@@ -96,6 +97,7 @@ class _Uses(cst.CSTVisitor):
         if isinstance(node.names, cst.ImportStar):  # which may bring NumPy, under the name that it has everywhere
             self.modules.setdefault("np", "numpy")
         module = _dotted(node.module) or ""
+        self.rllib |= _is_below(module, _NEW) and not node.relative
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
 

@@ -88,7 +88,12 @@ class _PolicyClass:
 
     def __get__(self, trainer: Any, cls: type[Trainer]) -> Any:
         own = None if trainer is None else vars(trainer).get("policy_class")
-        return own or cls.get_default_policy_class(cast(Any, trainer), cls.get_default_config())
+        try:
+            return own or cls.get_default_policy_class(cast(Any, trainer), cls.get_default_config())
+        except ConfigError:
+            if trainer is not None:
+                raise
+            return None  # as RLlib's classes without one, whose configs have each policy's; Ray looks at all attributes
 
 
 class _ClassName:

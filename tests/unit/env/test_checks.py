@@ -76,6 +76,13 @@ def test_floats_that_are_whole_numbers_are_members_of_integer_spaces(obs, space)
     assert taken.tolist() == list(obs)
 
 
+def test_arrays_of_objects_that_are_numbers_are_numbers():
+    taken = check_observation(np.array([1, -0.5, np.float64(0)], object), UNIT, "here")
+    assert (taken.dtype, taken.tolist()) == (np.float32, [1.0, -0.5, 0.0])
+    with pytest.raises(EnvError, match="dtype object"):
+        check_observation(np.array([1, None, 0], object), UNIT, "here")
+
+
 @pytest.mark.parametrize(
     ("obs", "space", "message"),
     [

@@ -84,6 +84,12 @@ def test_a_program_that_names_an_algorithm_to_tune_is_one_of_rllibs():
     assert after == 'import ray\nfrom rlframe import tune\n\ntune.run("PPO", queue_trials=True)\n'
 
 
+def test_a_program_whose_paths_were_replaced_by_hand_is_one_of_rllibs():
+    for line in ("from rlframe.agents.ppo import PPOTrainer\n", "import rlframe.agents.ppo as ppo\n"):
+        program = f"{line}from ray import tune\ntune.run(args.run, local_dir='.')\n"
+        assert migrate_program(program).after == program.replace("from ray import", "from rlframe import")
+
+
 def test_names_that_tune_no_longer_has_are_rewritten_in_modules_that_import_nothing_else():
     program = "from ray.tune.logger import UnifiedLogger\n\n\nclass Sparse(UnifiedLogger):\n    pass\n"
     assert migrate_program(program).after == program.replace("ray.tune", "rlframe.tune")

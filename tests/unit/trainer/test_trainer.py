@@ -162,6 +162,7 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
 
 def test_no_default_policy_is_needed_where_each_has_a_class():
     made = build_trainer(name="Mine")
+    assert made._policy_class is None  # Ray asks classes for all of their attributes, before there is a config
     table = {"a": (DQNTorchPolicy, None, None, {}), "b": (DQNTorchPolicy, None, None, {})}
     assert made.get_default_policy_class(None, {**COMMON_CONFIG, "multiagent": {"policies": table}}) is None
     multiagent = {"policies": table, "policy_mapping_fn": lambda agent_id, **kwargs: "a"}
