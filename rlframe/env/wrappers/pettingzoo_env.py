@@ -19,9 +19,9 @@ def _only(spaces: MultiAgentDict) -> Any:
 def _spaces(env: Any, kind: str) -> MultiAgentDict:
     """Returns the spaces by agent of `kind`, "observation_space" or "action_space"; up to PettingZoo 1.10 a dict."""
     space_of = getattr(env, kind, None)
-    if space_of is None:
-        space_of = getattr(env, f"{kind}s").__getitem__
-    return {agent: space_of(agent) for agent in env.possible_agents}
+    return {
+        agent: getattr(env, f"{kind}s")[agent] if space_of is None else space_of(agent) for agent in env.possible_agents
+    }
 
 
 def _ends(env: Any, agent: Any) -> tuple[bool, bool]:
