@@ -43,7 +43,8 @@ class WorkerPolicies(RLlibWorkerNames):
     policy_specs: dict[str, PolicySpec]
     preprocessors: dict[str, Any]
     filters: dict[str, Any]
-    is_policy_to_train: Any  # the worker's `TrainedPolicies`
+    is_policy_to_train: Any
+    trained_policies: Any  # the class of it
     policies_to_train: Any  # a property of the worker
     callbacks: Any
     runner: EnvRunner | MultiAgentRunner | None
@@ -104,7 +105,7 @@ class WorkerPolicies(RLlibWorkerNames):
     def set_policies_to_train(self, policies_to_train: Any = None) -> None:
         """Takes other policies to learn: ids, or a function `(policy id, batch) -> bool`; None changes nothing."""
         if policies_to_train is not None:
-            self.is_policy_to_train.take(policies_to_train)
+            self.is_policy_to_train = self.trained_policies(policies_to_train)
 
     def remove_policy(
         self, policy_id: str = DEFAULT_POLICY_ID, policy_mapping_fn: Any = None, policies_to_train: Any = None

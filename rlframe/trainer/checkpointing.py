@@ -186,7 +186,9 @@ def leave_pointer(directory: str, iteration: int) -> None:
     for name in os.listdir(directory):
         if is_pointer(os.path.join(directory, name)):
             os.remove(os.path.join(directory, name))
-    Path(directory, f"checkpoint-{iteration}").write_text(_POINTER)
+    path = Path(directory, f"checkpoint-{iteration}")
+    if not path.exists():  # what is there is RLlib's
+        path.write_bytes(_POINTER.encode())
 
 
 def is_pointer(path: str | os.PathLike[str]) -> bool:

@@ -197,9 +197,15 @@ class DenseDDPGGradients(_DenseCritics):
         return True
 
     def host_state(self) -> tuple[Any, ...] | None:
-        """Returns whether the actor steps; None where bounds of actions are arrays, which are copied to the device."""
-        plain = all(isinstance(bound, float) for bound in self._policy.bounds)
-        return (self._policy.due("actor"),) if plain else None
+        """Returns whether the actor steps, and the config's numbers.
+
+        None where bounds of actions are arrays, which are copied to the device.
+        """
+        policy, config = self._policy, self._policy.config
+        if not all(isinstance(bound, float) for bound in policy.bounds):
+            return None
+        smoothing = config.smooth_target_policy, config.target_noise, config.target_noise_clip
+        return (policy.due("actor"), config.l2_reg, *smoothing, *policy.bounds)
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:

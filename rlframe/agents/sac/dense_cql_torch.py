@@ -45,8 +45,11 @@ class DenseCQLGradients(DenseSACGradients):
     """
 
     def host_state(self) -> tuple[Any, ...] | None:
-        """Returns what SAC's does; None while the actor clones, which is a short time."""
-        return None if self._policy.cloning else super().host_state()
+        """Returns what SAC's does, with the penalty's numbers; None while the actor clones, which is a short time."""
+        numbers, config = super().host_state(), self._policy.config
+        if numbers is None or self._policy.cloning:
+            return None
+        return (*numbers, config.min_q_weight, config.temperature, config.lagrangian, config.lagrangian_thresh)
 
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:

@@ -151,11 +151,12 @@ class SACPolicy(LearningPolicy):
         """Returns an Adam each for the actor, for all critics, and for log α."""
         rates, clip = self.config.optimization, self.config.grad_clip
         critics = (*self.critic_names, *(["encoder"] if self.encoder() else []))
-        alpha_rate = rates["entropy_learning_rate"] if self.config.initial_alpha else 0.0  # 0 stays 0
+        learns = bool(self.config.initial_alpha)  # 0 stays 0
+        alpha_rate = rates["entropy_learning_rate"] if learns else 0.0
         return {
             "actor": AdamSpec(("actor",), rates["actor_learning_rate"], eps=1e-7, grad_clip=clip),
             "critic": AdamSpec(critics, rates["critic_learning_rate"], eps=1e-7, grad_clip=clip),
-            "alpha": AdamSpec(("log_alpha",), alpha_rate, eps=1e-7, grad_clip=clip),
+            "alpha": AdamSpec(("log_alpha",), alpha_rate, eps=1e-7, grad_clip=clip, follows_schedule=learns),
         }
 
     def make_components(self) -> dict[str, Component]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from rlframe.models.custom import refuse_unknown_options
 from rlframe.models.modelv2 import ModelV2
 
 __all__ = ["TorchModelV2", "as_module", "refuse_unknown_options"]
+
+
+def _call(model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    """Calls a class with PyTorch's module in front: with a batch as a model, with tensors as a module."""
+    way: Any = ModelV2 if isinstance(inputs, Mapping) else nn.Module
+    return way.__call__(model, inputs, *args, **kwargs)
 
 
 class TorchModelV2(ModelV2):
@@ -48,7 +54,7 @@ class TorchModelV2(ModelV2):
         """
         super().__init_subclass__(**kwargs)
         if cls.__call__ is nn.Module.__call__:
-            cls.__call__, cls._takes_preprocessed = ModelV2.__call__, True  # type: ignore[method-assign]
+            cls.__call__, cls._takes_preprocessed = _call, True  # type: ignore[method-assign,assignment]
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class CapturedLoss:
     def __call__(self, batch: SampleBatch) -> Any:
         """Fills the gradients, has the policy keep its statistics, and returns the loss, or losses by optimiser.
 
-        The tensors that are returned and kept are those of the next call, too.
+        What the policy keeps of it are the tensors of the next call, too.
 
         Args:
             batch: Tensors.
@@ -78,12 +78,13 @@ class _Graph:
         self._inputs = {name: column.clone() for name, column in tensors.items()}
         self._graph = torch.cuda.CUDAGraph()
         # Other threads may go on with the device meanwhile: those that sample act on it.
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        stream = torch.cuda.Stream()  # PyTorch's own for this would be that of all threads
+        with torch.cuda.graph(self._graph, stream=stream, capture_error_mode="thread_local"):
             self._losses = fused(SampleBatch.from_columns(dict(self._inputs)))
         self._kept = policy._per_row, policy._loss_outputs
 
     def __call__(self, tensors: Mapping[str, Tensor]) -> Any:
-        """Computes with a batch; returns the losses."""
+        """Computes with a batch; returns the losses, which hooks may keep."""
         by_type: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
         for name, column in tensors.items():
             inputs, given = by_type.setdefault(column.dtype, ([], []))
@@ -94,4 +95,5 @@ class _Graph:
         self._graph.replay()
         self._policy._per_row, kept = self._kept
         self._policy._loss_outputs = dict(kept)
-        return self._losses
+        losses = self._losses
+        return {name: loss.clone() for name, loss in losses.items()} if isinstance(losses, Mapping) else losses.clone()

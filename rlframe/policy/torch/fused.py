@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.users_code import overridden_by_user
+
+#: Methods of policies that losses with their gradients call, and that a program may override.
+_CALLED = ("output", "keep_output", "with_penalty", "due")
 
 
 class FusedLoss:
@@ -31,6 +35,8 @@ class FusedLoss:
         except ValueError:
             return None
         if made is None or policy.device.type != "cuda" or cls.host_state is FusedLoss.host_state:
+            return made
+        if any(overridden_by_user(type(policy), name) for name in _CALLED):  # which may wait for the device
             return made
         from rlframe.policy.torch.captured import CapturedLoss
 

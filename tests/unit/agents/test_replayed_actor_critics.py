@@ -190,6 +190,7 @@ def test_workers_give_rows_their_first_priorities(name, without_noise):
 @pytest.mark.parametrize("env", ["Pendulum-v1", "CartPole-v1"])
 def test_an_initial_alpha_of_zero_stays_zero(env):
     trainer = make("SAC", env, initial_alpha=0)
+    trainer.get_policy().set_learning_rate(0.1)  # as schedules do
     for _ in range(2):
         stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
     assert stats["alpha_value"] < 1e-37

@@ -185,6 +185,10 @@ def test_policies_come_and_go(framework, tmp_path):
     assert set(made.train()["info"]["learner"]) == {"main"}
     with pytest.raises(KeyError, match="wanted one of main"):
         made.remove_policy("second")
+    worker = made.workers.local_worker()
+    worker.is_policy_to_train = lambda policy_id, batch=None: False  # a program's own
+    worker.set_policies_to_train(["main"])
+    assert worker.policies_to_train == ["main"]
 
 
 def test_filters_are_of_each_policy():

@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from rlframe.agents.a3c.a2c import A2CTrainer
@@ -54,3 +55,13 @@ def test_they_are_called_on_batches_and_get_observations_as_preprocessing_leaves
     assert outputs.shape == (4, 2)
     assert model.seen[0][0] is new_states[0] is states
     assert list(model.seen[1]) == [2, 2]
+
+
+class OnTensors(ModuleFirst):
+    def forward(self, x, state=None, seq_lens=None):
+        return self.outputs(x)
+
+
+def test_with_tensors_they_are_modules():
+    box, actions = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Discrete(2)
+    assert OnTensors(box, actions, 2, {}, "model")(torch.ones(4, 3)).shape == (4, 2)
