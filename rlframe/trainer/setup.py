@@ -162,6 +162,10 @@ def import_path(path: str) -> Any:
         raise ConfigError(f"cannot import {path!r}: {error}") from error
 
 
+class NoPolicyError(ConfigError):
+    """A trainer names no default policy, and the config not the class of each."""
+
+
 def has_all_classes(table: Any) -> bool:
     """Returns whether a table of policies names the class of each: alone, or first in a specification."""
     specs = list(table.values()) if isinstance(table, Mapping) else []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from rlframe.config.builder import TRAINERS
 from rlframe.config.common import CommonConfig
 from rlframe.trainer.iterating import METHODS
-from rlframe.trainer.setup import call_by_signature, has_all_classes, import_path, take_tensorflow
+from rlframe.trainer.setup import NoPolicyError, call_by_signature, has_all_classes, import_path, take_tensorflow
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.nested import new_mixins
@@ -221,7 +221,7 @@ def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
         if made is None and has_all_classes((config.get("multiagent") or {}).get("policies")):
             return None
         if made is None:
-            raise ConfigError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
+            raise NoPolicyError(f"{arguments['name']} has no policy: pass default_policy or get_policy_class")
         belongs = getattr(made, "framework", None)
         if belongs in ("torch", "tf") and belongs != require_framework(config["framework"], config.get("log_level")):
             if belongs == "tf" and not getattr(self, "_framework_is_said", True):

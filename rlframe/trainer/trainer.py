@@ -45,6 +45,7 @@ from rlframe.trainer.policies import PolicyTableMixin
 from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_recovery
 from rlframe.trainer.saving import SavingMixin
 from rlframe.trainer.setup import (
+    NoPolicyError,
     call_by_signature,
     has_all_classes,
     has_own_code,
@@ -90,7 +91,7 @@ class _PolicyClass:
         own = None if trainer is None else vars(trainer).get("policy_class")
         try:
             return own or cls.get_default_policy_class(cast(Any, trainer), cls.get_default_config())
-        except ConfigError:
+        except NoPolicyError:
             if trainer is not None:
                 raise
             return None  # as RLlib's classes without one, whose configs have each policy's; Ray looks at all attributes
@@ -384,7 +385,7 @@ class Trainer(
             return named
         if has_all_classes((config.get("multiagent") or {}).get("policies")):
             return None
-        raise ConfigError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")
+        raise NoPolicyError(f"{self._name} has no policy: pass default_policy, or override get_default_policy_class")
 
     def before_init(self) -> None:
         """Hook: called before workers exist."""

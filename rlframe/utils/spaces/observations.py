@@ -172,7 +172,7 @@ def _to_array(obs: Any, shape: tuple[int, ...], dtype: np.dtype[Any], where: str
         except ValueError as error:  # a ragged list
             raise EnvError(f"{where}: {path} is a {describe(obs)} that is no array ({error}); {wanted}.") from error
     array: _Array = obs
-    if array.dtype == object and all(isinstance(each, (int, float, np.number)) for each in array.flat):
+    if array.dtype.kind == "O" and all(isinstance(each, (int, float, np.number)) for each in array.flat):
         array = np.array(array.tolist())  # what is stacked of Python's numbers; gym's spaces had it, too
     if array.dtype.kind not in "fiub":
         raise EnvError(f"{where}: {path} has dtype {array.dtype} ({describe(obs)}); {wanted}.")
