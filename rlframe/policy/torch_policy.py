@@ -22,7 +22,7 @@ from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
 from rlframe.policy.torch.building import TorchParts
 from rlframe.policy.torch.devices import choose_devices
-from rlframe.policy.torch.flat import FlatParameters, any_frozen
+from rlframe.policy.torch.flat import FlatParameters, any_frozen, step_flushing_denormals
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.gradients import TorchGradients, apply_gradients, clip_each, compute_gradients
 from rlframe.policy.torch.optimizer_states import load_optimizer, optimizer_state
@@ -128,7 +128,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         with blas_in_one_thread():
             for stepping in self._backward(batch, samples, stats):
                 for index in stepping:
-                    self._optimizers[index].step()
+                    step_flushing_denormals(self._optimizers[index])
         stats.update(self.extra_grad_info(batch))
         fetches = self.extra_compute_grad_fetches()
         if self.device.type != "cpu":

@@ -19,6 +19,12 @@ SLOPES: dict[str, Any] = {
     "sigmoid": torch.ops.aten.sigmoid_backward,
     "linear": None,
 }
+#: The same, written over the gradient of the output: what no longer fits the cache is touched once less.
+_SLOPES_IN_PLACE: dict[str, Any] = {
+    "relu": lambda grad, y: torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=grad),
+    "tanh": lambda grad, y: torch.ops.aten.tanh_backward.grad_input(grad, y, grad_input=grad),
+    "sigmoid": lambda grad, y: torch.ops.aten.sigmoid_backward.grad_input(grad, y, grad_input=grad),
+}
 
 
 def as_rows(obs: Tensor) -> Tensor:
@@ -104,9 +110,8 @@ class DenseChain:
             The gradient by the inputs [B, in], or None.
         """
         for index in range(len(self._layers) - 1, -1, -1):
-            weight, _, weight_grad, bias_grad, _, activation_grad = self._layers[index]
-            if activation_grad is not None:
-                grad = activation_grad(grad, kept[index + 1])
+            weight, _, weight_grad, bias_grad, _, _ = self._layers[index]
+            grad = self._before_activation(index, kept, grad)
             if add:
                 assert weight_grad is not None
                 assert bias_grad is not None
@@ -127,11 +132,18 @@ class DenseChain:
             grad: Gradient of the loss by the chain's outputs [B, out].
         """
         for index in range(len(self._layers) - 1, -1, -1):
-            weight, _, _, _, _, activation_grad = self._layers[index]
-            if activation_grad is not None:
-                grad = activation_grad(grad, kept[index + 1])
-            grad = matmul(grad, weight)
+            weight = self._layers[index][0]
+            grad = matmul(self._before_activation(index, kept, grad), weight)
         return grad
+
+    def _before_activation(self, index: int, kept: list[Tensor], grad: Tensor) -> Tensor:
+        """Returns the gradient by what a layer's activation took, from that by its outputs; the caller's stays."""
+        activation, slope = self._layers[index][4:]
+        if slope is None:
+            return grad
+        last = index == len(self._layers) - 1
+        made: Tensor = (slope if last else _SLOPES_IN_PLACE[activation])(grad, kept[index + 1])
+        return made
 
     def add_decay(self, coefficient: float) -> None:
         """Adds the gradient of ½ coefficient · Σ w² over all weights but biases."""

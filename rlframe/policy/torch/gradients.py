@@ -14,6 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.parts import by_optimizer
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.data_parallel import DataParallel
+from rlframe.policy.torch.flat import step_flushing_denormals
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
@@ -136,7 +137,7 @@ def apply_gradients(policy: Any, gradients: Sequence[Any]) -> None:
     for optimizer in policy._optimizers:
         several = len(policy.optimizer_specs) > 1
         if not several or any(id(parameter) in given for parameter in policy._parameters_of(optimizer)):
-            optimizer.step()
+            step_flushing_denormals(optimizer)
 
 
 def _parameters_of_others(policy: Any, stepping: set[int]) -> set[int]:
