@@ -103,11 +103,6 @@ class LearningParts:
         finally:
             self._due = before
 
-    def keep_output(self: Any, output: LossOutput) -> None:
-        """Keeps what a loss reports beside its losses."""
-        self._per_row = tuple(output.per_row)
-        self.keep(**output.stats, **output.per_row)
-
     def padded_sequences(self: Any, batch: SampleBatch) -> SampleBatch:
         """Returns rows of a policy with memory as its loss gets them: padded sequences, with `valid_mask`."""
         return padded_sequences(batch, self.max_seq_len)

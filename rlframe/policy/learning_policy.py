@@ -18,7 +18,7 @@ from rlframe.policy.inference import Inference, NumpyInference
 from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.own_inference import FrameworkInference, HookedInference, TensorInference
 from rlframe.policy.own_parts import notice
-from rlframe.policy.parts import OptimizerSpec
+from rlframe.policy.parts import LossOutput, OptimizerSpec
 from rlframe.policy.policy import Policy, State
 from rlframe.policy.row_sums import RowSums
 from rlframe.policy.users_code import give_both_names, run_first_behind_constructor
@@ -108,6 +108,11 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     def keep(self, **stats: Any) -> None:
         """Keeps what the loss computed beside the loss, for the learner's report."""
         raise NotImplementedError
+
+    def keep_output(self, output: LossOutput) -> None:
+        """Keeps what a loss reports beside its losses."""
+        self._per_row = tuple(output.per_row)
+        self.keep(**output.stats, **output.per_row)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns learner statistics of the batch, called after the step: by default what `LossOutput` has."""

@@ -18,7 +18,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN, bootstrapped, smallest, squashed_gaussian
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.spec import Network
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.flat import FlatAdam
 from rlframe.policy.torch.fused import FusedLoss
 
@@ -123,7 +123,7 @@ class DenseSACGradients(_DenseCritics):
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
         policy, model = self._policy, self._policy.model
         noise, next_noise = (batch[name] for name in policy.noise_columns)
-        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         rows, alpha = len(obs), model.log_alpha.exp()
         next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
         next_value = self._target_value(next_obs, next_own)
@@ -211,7 +211,7 @@ class DenseDDPGGradients(_DenseCritics):
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
         policy, model = self._policy, self._policy.model
-        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         next_value = self._target_value(next_obs, policy.target_actions(self._target_actor(next_obs), batch))
         targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value)
         critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)

@@ -19,7 +19,7 @@ from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEI
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, gaussian_statistics, squashed_gaussian
 from rlframe.models.dist_plan import SMALL
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.models.torch.dense_chain import DenseChain, as_rows
 
 #: Numbers of the widest layer of compared actions that pass a critic at once: they stay in the processor's cache from
 #: one layer to the next, where those of all 7,680 actions of a batch of 256 rows would go through memory.
@@ -56,7 +56,7 @@ class DenseCQLGradients(DenseSACGradients):
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
         policy, model = self._policy, self._policy.model
         noise, next_noise = (batch[name] for name in policy.noise_columns)
-        obs, next_obs = model.encode(batch[OBS]), model.encode(batch[NEXT_OBS])
+        obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         acting, next_inputs = self._actor.forward(obs), self._actor(next_obs)
         next_own, _ = squashed_gaussian(next_inputs, next_noise)
         targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], self._target_value(next_obs, next_own))

@@ -42,4 +42,4 @@ class TargetEntropy(Component):
 
 def _number(value: Any) -> float:
     """Returns what a program has set as a number; copies of RLlib's loss leave the model's tensor in the policy."""
-    return float(np.ravel(convert_to_numpy(value))[0])
+    return float(value.item() if hasattr(value, "item") else np.ravel(convert_to_numpy(value))[0])
