@@ -63,6 +63,8 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
         for key, value in self.items():
             if not is_per_sequence(key):
                 leaf = value if isinstance(value, np.ndarray) else first_leaf(value)
+                if not hasattr(leaf, "__len__") or getattr(leaf, "shape", None) == ():
+                    continue  # a number that stands beside columns, or None
                 return int(leaf.shape[0] * leaf.shape[1]) if self.time_major else len(leaf)
         return 0
 

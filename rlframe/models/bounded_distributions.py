@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.models.dist_plan import LOG_CONCENTRATION_MAX, LOG_STD_MAX, LOG_STD_MIN, RAW_MAX, SMALL
+from rlframe.models.dist_plan import (
+    LOG_CONCENTRATION_MAX,
+    LOG_DENSITY_MAX,
+    LOG_STD_MAX,
+    LOG_STD_MIN,
+    RAW_MAX,
+    SMALL,
+)
 from rlframe.models.distributions import Array, Categorical, NumpyDistribution, sum_last
 from rlframe.models.gaussian import HALF_LOG_2PI
 from rlframe.models.special import digamma, gumbel, log_beta, log_gamma, softmax
@@ -67,7 +74,7 @@ class SquashedGaussian(NumpyDistribution):
 
     def _raw_logp(self, raw: Array) -> Array:
         standard = (raw - self.mean) / self.std
-        normal = -0.5 * np.square(standard) - self.log_std - HALF_LOG_2PI
+        normal = np.clip(-0.5 * np.square(standard) - self.log_std - HALF_LOG_2PI, -LOG_DENSITY_MAX, LOG_DENSITY_MAX)
         # log(1 − tanh² z) = 2 (log 2 − z − softplus(−2z)) has no cancellation at large |z|.
         slope = 2.0 * (_LOG_2 - raw - np.logaddexp(0.0, -2.0 * raw)) + np.log(0.5 * (self.high - self.low))
         return sum_last(normal - slope).astype(self.inputs.dtype, copy=False)

@@ -17,6 +17,8 @@ SMALL = 1e-6
 RAW_MAX = float(np.arctanh(1.0 - SMALL))
 #: Limits of the log standard deviation of squashed normal variables.
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+#: Limit of a squashed normal variable's log-density in one dimension, before tanh: farther off, ratios would overflow.
+LOG_DENSITY_MAX = 100.0
 #: Limit of the logarithms of Dirichlet concentrations: draws are equal to the mean, in floats, long before it.
 LOG_CONCENTRATION_MAX = 40.0
 
@@ -51,7 +53,8 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
     Args:
         space: Discrete, MultiDiscrete, MultiBinary, Box, Simplex, or a Dict or Tuple of such.
         dist_type: None for the default; otherwise one of the kinds for continuous spaces, or "relaxed_one_hot" for a
-            Discrete one or a Simplex. Leaves of nested spaces for which it makes no sense keep their default.
+            Discrete one or a Simplex. Leaves of nested spaces for which it makes no sense keep their default; so do
+            spaces of choices asked for "deterministic", whose likeliest choice `deterministic_sample` gives.
 
     Raises:
         UnsupportedSpaceException: If there is no distribution for the space.
@@ -64,6 +67,8 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
     names = {base.__name__ for base in type(space).__mro__}
     if names & {"Dict", "Tuple"}:
         return _plan_nested(space, kind)
+    if kind == "deterministic" and names & {"Discrete", "MultiDiscrete", "MultiBinary"}:
+        kind = None
     if "Discrete" in names:
         plan = DistPlan(kind or "categorical", int(space.n))
         return _default_unless(kind, {"categorical", "relaxed_one_hot"}, plan, space)
@@ -73,11 +78,7 @@ def plan_dist(space: Any, dist_type: str | None = None) -> DistPlan:
         return _plan_box(space, kind or "dirichlet")
     if "Box" in names:
         integer = np.issubdtype(space.dtype, np.integer)
-        return (
-            _plan_integer_box(space)
-            if integer and kind != "deterministic"
-            else _plan_box(space, kind or "diag_gaussian")
-        )
+        return _plan_integer_box(space) if integer else _plan_box(space, kind or "diag_gaussian")
     raise UnsupportedSpaceException(
         f"No action distribution for the action space {space}; wanted Discrete, MultiDiscrete, MultiBinary, Box, or a "
         f"Dict or Tuple of these. Register your own with ModelCatalog.register_custom_action_dist."

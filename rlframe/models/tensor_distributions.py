@@ -18,6 +18,7 @@ import tree
 from rlframe.models.action_dist import ActionDistribution
 from rlframe.models.dist_plan import (
     LOG_CONCENTRATION_MAX,
+    LOG_DENSITY_MAX,
     LOG_STD_MAX,
     LOG_STD_MIN,
     RAW_MAX,
@@ -372,7 +373,8 @@ class SquashedGaussian(_Normal):
     def _raw_logp(self, raw: Tensor) -> Tensor:
         # log(1 − tanh² z) = 2 (log 2 − z − softplus(−2z)) has no cancellation at large |z|.
         slope = 2.0 * (math.log(2.0) - raw - ops.softplus(-2.0 * raw)) + math.log(0.5 * (self.high - self.low))
-        return _sum_last(self._normal_logp(raw) - slope)
+        normal = ops.clip(self._normal_logp(raw), -LOG_DENSITY_MAX, LOG_DENSITY_MAX)
+        return _sum_last(normal - slope)
 
     def entropy(self) -> Tensor:
         """Raises: the entropy has no closed form."""

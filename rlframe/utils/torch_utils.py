@@ -133,18 +133,18 @@ def one_hot(x: Tensor, space: Any) -> Tensor:
         space: Their space.
 
     Returns:
-        Float `[B, A]`; for MultiDiscrete the codes of all components side by side.
+        int64 `[B, A]`; for MultiDiscrete the codes of all components side by side.
 
     Raises:
         ValueError: If the space is neither.
     """
     space = converted(space)
     if isinstance(space, spaces.Discrete):
-        return nn.functional.one_hot(x.long(), int(space.n)).float()
+        return nn.functional.one_hot(x.long(), int(space.n))
     if isinstance(space, spaces.MultiDiscrete):
         sizes = np.asarray(space.nvec).ravel()
         parts = [nn.functional.one_hot(x[..., i].long(), int(n)) for i, n in enumerate(sizes)]
-        return torch.cat(parts, dim=-1).float()
+        return torch.cat(parts, dim=-1)
     raise ValueError(f"one_hot: got the space {space}; wanted Discrete or MultiDiscrete.")
 
 
@@ -176,7 +176,7 @@ def _collect_flat(value: Any, space: Any, keep: int, parts: list[Tensor]) -> Non
     else:
         tensor = torch.as_tensor(value)
         coded = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
-        tensor = one_hot(tensor, space) if coded else tensor.float()
+        tensor = (one_hot(tensor, space) if coded else tensor).float()
         parts.append(tensor.reshape(*tensor.shape[:keep], -1))
 
 

@@ -165,6 +165,14 @@ def test_numpy_logp_agrees_with_torch_distributions(name):
     )
 
 
+@pytest.mark.parametrize("framework", ["numpy", "torch", "tf"] if HAS_TF else ["numpy", "torch"])
+def test_squashed_gaussian_is_limited_far_off_its_mean(framework):
+    inputs, far = np.array([[0.0, -3.0]], np.float32), np.array([[0.964]], np.float32)
+    dist_class = ModelCatalog.get_action_dist(spaces.Box(-1, 1, (1,)), {}, "squashed_gaussian", framework)[0]
+    logp = np.asarray(dist_class(inputs, None).logp(far))
+    np.testing.assert_allclose(logp, [-100.0 - np.log(1 - 0.964**2)], rtol=1e-5)
+
+
 def test_squashed_gaussian_wider_range_is_a_density_there():
     inputs = inputs_for(4) * 0.5
     dist = numpy_dist_for(spaces.Box(-1, 1, (2,)), "squashed_gaussian")[0](

@@ -245,7 +245,7 @@ class DDPGPolicy(LearningPolicy):
             model: The networks.
             critic: The critics' summed losses, a scalar.
             actor: The actor's loss, a scalar; None where it does not step.
-            td_error: Mean size of the critics' TD errors. Float `[B]`.
+            td_error: The first critic's TD errors. Float `[B]`.
             q: The first critic's values. Float `[B]`.
         """
         if self.config.l2_reg:
@@ -272,8 +272,7 @@ def ddpg_actor_critic_loss(policy: DDPGPolicy, model: Any, dist_class: Any, trai
     for value in values:
         per_row = error_loss(policy, value - targets)
         critic_loss = critic_loss + mean(per_row if weights is None else weights * per_row)
-    sizes = [ops.abs(ops.stop_gradient(value) - targets) for value in values]
-    td_error = sizes[0] if len(sizes) == 1 else (sizes[0] + sizes[1]) / 2.0
+    td_error = ops.stop_gradient(values[0]) - targets
     actor_loss = None
     if policy.due("actor"):
         actor_loss = policy.actor_loss(model, held(seen), steps, mean)

@@ -214,13 +214,13 @@ class DenseDDPGGradients(_DenseCritics):
         obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         next_value = self._target_value(next_obs, policy.target_actions(self._target_actor(next_obs), batch))
         targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value)
-        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        critic_loss, _, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
         decay = policy.config.l2_reg or 0.0
         actor_loss = self._fill_actor(obs) if policy.due("actor") else None
         if decay:
             for chain in (*self._critics, *(() if actor_loss is None else (self._actor,))):
                 chain.add_decay(decay)
-        output = policy.output(model, critic_loss, actor_loss, td_error, values)
+        output = policy.output(model, critic_loss, actor_loss, values - targets, values)
         policy.keep_output(output)
         losses: Mapping[str, Tensor] = output.losses
         return losses

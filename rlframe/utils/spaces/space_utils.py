@@ -145,14 +145,23 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def unbatch(batches_struct: Any) -> list[Any]:
-    """Returns B structures from one whose leaves have a leading dimension B."""
+    """Returns B structures from one whose leaves have a leading dimension B.
+
+    A list of arrays, dicts or tuples is a structure, and its rows are lists; a list of numbers is a leaf.
+    """
     if isinstance(batches_struct, Mapping):
         keys = list(batches_struct)
         columns = [unbatch(batches_struct[key]) for key in keys]
         return [dict(zip(keys, row, strict=True)) for row in zip(*columns, strict=True)]
     if isinstance(batches_struct, tuple):
         return list(zip(*(unbatch(sub) for sub in batches_struct), strict=True))
+    if isinstance(batches_struct, list) and any(_has_rows(value) for value in batches_struct):
+        return [list(row) for row in zip(*(unbatch(sub) for sub in batches_struct), strict=True)]
     return list(batches_struct)
+
+
+def _has_rows(value: Any) -> bool:
+    return isinstance(value, (Mapping, tuple, list)) or np.ndim(value) > 0
 
 
 def batch(list_of_structs: Sequence[Any]) -> Any:

@@ -84,3 +84,14 @@ def test_first_priorities_of_rows_that_have_dones_alone(name):
     if name == "DQN":
         assert np.allclose(made["weights"], np.abs(wanted) + 1e-6, atol=1e-6)
     assert np.all(made["weights"] > 0)
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+@pytest.mark.parametrize("name", ["DDPG", "TD3"])
+def test_ddpgs_td_errors_are_the_first_critics_with_their_sign(framework, name):
+    policy, batch = make(framework, name, {}), make_batch(name=name)
+    for reward, sign in ((1e3, -1.0), (-1e3, 1.0)):
+        batch["rewards"] = np.full_like(batch["rewards"], reward)
+        told = policy.learn_on_batch(batch)
+        assert np.all(np.sign(told["td_error"]) == sign)
+        assert told["mean_td_error"] == pytest.approx(told["td_error"].mean())

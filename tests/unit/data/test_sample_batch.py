@@ -89,6 +89,11 @@ def test_count_of_nested_and_empty_batches():
     assert not SampleBatch()
 
 
+def test_count_passes_over_numbers_beside_columns():
+    assert SampleBatch({"t": 7, "info": None, "gain": np.float32(2.0), "obs": [1, 2]}).count == 2
+    assert SampleBatch({"a": 5, "b": np.array(3)}).count == 0
+
+
 def test_count_time_major_is_time_times_batch():
     assert SampleBatch({"obs": np.zeros((5, 3, 2))}, _time_major=True).count == 15
 

@@ -25,6 +25,20 @@ def test_plan_dist_default_kind_and_width(space, kind, dim):
 
 
 @pytest.mark.parametrize(
+    ("space", "kind", "dim"),
+    [
+        (spaces.Discrete(5), "categorical", 5),
+        (spaces.MultiDiscrete([2, 3]), "multi_categorical", 5),
+        (spaces.MultiBinary(3), "multi_categorical", 6),
+        (spaces.Box(-1, 2, (2,), np.int64), "multi_categorical", 8),
+    ],
+)
+def test_plan_dist_choices_asked_for_deterministic_actions_stay_choices(space, kind, dim):
+    plan = plan_dist(space, "deterministic")
+    assert (plan.kind, plan.dim) == (kind, dim)
+
+
+@pytest.mark.parametrize(
     ("dist_type", "kind", "dim"),
     [("deterministic", "deterministic", 3), ("gaussian", "diag_gaussian", 6), ("beta", "beta", 6)],
 )

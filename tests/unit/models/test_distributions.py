@@ -124,6 +124,13 @@ def test_squashed_gaussian_density_integrates_to_one_over_its_range():
     assert np.exp(dist.logp(grid)).sum() * (grid[1] - grid[0])[0] == pytest.approx(1.0, abs=1e-4)
 
 
+def test_squashed_gaussian_density_is_limited_before_tanh_in_each_dimension():
+    # 40 standard deviations off in the first dimension: −800 and more, of which −100 is left; tanh′(2) = 0.070651
+    dist = bounded.SquashedGaussian(np.array([[0.0, 0.0, -np.log(20.0), 0.0]]))
+    wanted = -100.0 - np.log(0.070651) - 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(dist.logp(np.array([[np.tanh(2.0), 0.0]])), [wanted], atol=1e-4)
+
+
 def test_squashed_gaussian_bounds_in_the_wrong_order_are_refused():
     with pytest.raises(ValueError, match="needs low < high; got low=1"):
         bounded.SquashedGaussian(np.zeros((1, 2)), low=1.0, high=1.0)

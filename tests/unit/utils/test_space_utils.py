@@ -125,6 +125,12 @@ def test_unbatch_inverts_batch():
         batch([])
 
 
+def test_unbatch_gives_rows_of_lists_and_takes_numbers_as_they_are():
+    assert unbatch([np.arange(3), np.arange(4, 7)]) == [[0, 4], [1, 5], [2, 6]]
+    assert unbatch({"a": [1, 2], "b": ([3, 4],)}) == [{"a": 1, "b": (3,)}, {"a": 2, "b": (4,)}]
+    assert unbatch([1.5, 2.5]) == [1.5, 2.5]
+
+
 def test_dummy_batch_shapes_and_dtypes_follow_space():
     space = spaces.Dict({"img": spaces.Box(0, 255, (4, 4), np.uint8), "d": spaces.Discrete(3)})
     dummy = get_dummy_batch_for_space(space, 5)

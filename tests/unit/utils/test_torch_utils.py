@@ -121,6 +121,7 @@ def test_sequence_mask_marks_the_steps_of_each_sequence():
 def test_one_hot_serves_discrete_and_multi_discrete():
     assert one_hot(torch.tensor([1, 0]), Discrete(3)).tolist() == [[0, 1, 0], [1, 0, 0]]
     assert one_hot(torch.tensor([[1, 2]]), MultiDiscrete([2, 3])).tolist() == [[0, 1, 0, 0, 1]]
+    assert one_hot(torch.tensor([1.0]), Discrete(2)).dtype == torch.int64
     with pytest.raises(ValueError, match="Discrete"):
         one_hot(torch.tensor([1]), Box(0, 1, (1,)))
 
