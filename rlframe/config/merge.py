@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from rlframe.config.check import Tolerance
 from rlframe.config.common import CommonConfig
@@ -32,6 +32,18 @@ FREE_FORM = frozenset(
     }
 )  # fmt: skip
 """Sections that take any key where there is no declaration to check them by."""
+
+
+_NONE_SAYS_NOTHING = frozenset(
+    {
+        "framework", "input", "collect_metrics_timeout", "compress_observations", "eager_max_retraces", "log_level",
+        "num_cpus_for_driver", "num_cpus_per_worker", "num_gpus_per_worker", "optimizer", "output_compress_columns",
+        "output_max_file_size", "placement_strategy", "remote_env_batch_wait_ms", "shuffle_buffer_size",
+        "simple_optimizer", "v_min", "v_max", "sigma0", "prioritized_replay_alpha", "prioritized_replay_beta",
+        "prioritized_replay_eps", "final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps",
+    }
+)  # fmt: skip
+"""Keys that RLlib took None for, as it asked whether they are true, or read them only where another key is set."""
 
 
 def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowed
@@ -159,17 +171,23 @@ def _warn(sentences: Iterable[str], stacklevel: int) -> None:
 
 
 def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]) -> dict[str, Any]:
-    """Returns a config without what is None and says nothing: sections, `exploration_config`, and `framework`.
+    """Returns a config without what is None and says nothing: sections, other dicts, and keys that RLlib took so.
 
-    RLlib took `framework: None` for policies that need none of them, such as those in NumPy.
+    A YAML file with an empty `env_config:` says None. RLlib took `framework: None` for policies that need none of
+    them, such as those in NumPy.
     """
-    options = declaration.options()
+    options, annotations = declaration.options(), declaration.annotations()
+    # SAC and DDPG have rates of their own for each network, and do not read `lr`.
+    nothing = _NONE_SAYS_NOTHING | ({"lr"} if options.keys() & {"optimization", "critic_lr"} else set())
+
+    def says_nothing(key: str) -> bool:
+        is_dict = all((get_origin(kind) or kind) is dict for kind in kinds_of(annotations[key]))
+        return bool(options[key].section or options[key].overrides or is_dict or key in nothing)
+
     return {
         key: value
         for key, value in overrides.items()
-        if value is not None
-        or key not in options
-        or not (options[key].section or options[key].overrides or key in {"framework", "exploration_config"})
+        if value is not None or key not in options or not says_nothing(key)
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
@@ -205,7 +206,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         """Returns the best checkpoint of a trial, a path as well; None if it has none.
 
         Args:
-            trial: One of `trials`.
+            trial: One of `trials`, or its directory.
             metric: What is compared; None takes the experiment's.
             mode: "max" or "min"; None takes the experiment's.
         """
@@ -215,7 +216,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         """Returns the newest checkpoint of a trial, or of the best one, a path as well.
 
         Args:
-            trial: One of `trials`; None takes the best by `metric` and `mode`.
+            trial: One of `trials`, or its directory; None takes the best by `metric` and `mode`.
             metric: What trials are compared by.
             mode: "max" or "min".
         """
@@ -237,12 +238,42 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         trial = self.get_best_trial(metric, mode, scope)
         return None if trial is None else str(trial.path)
 
-    def get_trial_checkpoints_paths(self, trial: Any, metric: str = "training_iteration") -> list[tuple[str, Any]]:
+    def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
         """Returns path and metric of each checkpoint of a trial that is kept.
 
         Args:
-            trial: One of `trials`.
-            metric: Name of the metric.
+            trial: One of `trials`, or its directory.
+            metric: Name of the metric, "info/learner/…" of nested ones; None takes the experiment's, or the iteration.
         """
-        kept = trial.run_metadata.checkpoint_manager.best_checkpoint_results
-        return [(result.checkpoint.path, result.metrics.get(metric)) for result in kept]
+        return [(kept.path, value) for kept, value in self._get_trial_checkpoints_with_metric(trial, metric)]
+
+    def _get_trial_checkpoints_with_metric(self, trial: Any, metric: str | None = None) -> list[tuple[Any, Any]]:
+        """What Ray's methods that compare checkpoints ask; trials may also be given by their directories."""
+        if isinstance(trial, (str, os.PathLike)):
+            directory = os.path.abspath(os.path.expanduser(os.fspath(trial)))
+            by_directory = {os.path.abspath(str(each.path)): each for each in self.trials}
+            if directory not in by_directory:
+                raise ValueError(f"trial={directory!r}: no trial wrote there; wanted one of {sorted(by_directory)}.")
+            trial = by_directory[directory]
+        found: list[tuple[Any, Any]] = super()._get_trial_checkpoints_with_metric(trial, metric)
+        return found
+
+    def runner_data(self) -> dict[str, Any]:
+        """Returns what Tune noted of the run as a whole: when it began (`_start_time`), its number of steps, …"""
+        with open(self._experiment_json_fs_path, encoding="utf-8") as file:
+            data: dict[str, Any] = json.load(file)["runner_data"]
+        return data
+
+    def set_filetype(self, file_type: str | None = None) -> bool:
+        """Reads the results again; returns True.
+
+        Args:
+            file_type: "json", "csv" or None: accepted as in Ray 1.x, both files have the same rows.
+
+        Raises:
+            ValueError: If it is another.
+        """
+        if file_type not in ("json", "csv", None):
+            raise ValueError(f"set_filetype: got {file_type!r}; wanted 'json', 'csv' or None.")
+        self.fetch_trial_dataframes()
+        return True

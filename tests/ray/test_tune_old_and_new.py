@@ -73,6 +73,17 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
     assert trial.checkpoint.value == analysis.get_last_checkpoint(trial).value == os.fspath(analysis.best_checkpoint)
+    for given in (trial, trial.logdir):
+        assert analysis.get_best_checkpoint(given) == checkpoint == analysis.get_last_checkpoint(given)
+        steps = analysis.get_trial_checkpoints_paths(given, "info/num_steps_sampled")
+        assert [value for _, value in steps] == list(frames[trial.logdir]["info.num_steps_sampled"])[1:]
+    with pytest.raises(ValueError, match="no trial wrote there; wanted one of"):
+        analysis.get_last_checkpoint(str(tmp_path))
+    analysis.default_metric = "timesteps_total"
+    totals = [value for _, value in analysis.get_trial_checkpoints_paths(trial)]
+    assert totals == list(frames[trial.logdir]["timesteps_total"])[1:]
+    assert analysis.runner_data()["_start_time"] == pytest.approx(analysis.stats()["start_time"], abs=600)
+    assert analysis.set_filetype("csv")
     trainer = DQNTrainer(CONFIG)
     assert Path(checkpoint.path).name == "checkpoint_000003"
     trainer.restore(os.path.join(checkpoint))

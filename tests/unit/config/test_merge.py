@@ -2,7 +2,9 @@ from typing import Any
 
 import pytest
 
+from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.dqn.simple_q import SimpleQConfig
+from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.merge import (
     merge_configs,
@@ -272,3 +274,14 @@ def test_an_own_key_that_looks_like_a_slip_is_kept_with_a_warning() -> None:
 def test_own_keys_of_a_built_in_model_are_faults() -> None:
     with pytest.raises(ConfigError, match=r"model\.nb_snakes: unknown key"):
         merge_configs(CommonConfig.defaults(), {"model": {"nb_snakes": 4}}, CommonConfig)
+
+
+def test_merge_none_for_what_rllib_did_not_read_keeps_the_default() -> None:
+    taken = ("env_config", "tf_session_args", "custom_resources_per_worker", "input_config", "output_compress_columns")
+    taken += ("compress_observations", "num_gpus_per_worker", "optimizer", "log_level", "shuffle_buffer_size")
+    assert merge_configs(CommonConfig.defaults(), dict.fromkeys(taken), CommonConfig) == CommonConfig.defaults()
+    distributional = dict.fromkeys(("v_min", "v_max", "sigma0", "prioritized_replay_beta_annealing_timesteps"))
+    assert merge_configs(DQNConfig.defaults(), distributional, DQNConfig) == DQNConfig.defaults()
+    assert merge_configs(SACConfig.defaults(), {"lr": None}, SACConfig) == SACConfig.defaults()
+    with pytest.raises(ConfigError, match="gamma: got None, wanted a number"):
+        merge_configs(CommonConfig.defaults(), {"gamma": None}, CommonConfig)
