@@ -90,9 +90,13 @@ def _postprocess_at(path: str | None) -> Any:
     if path is None:
         return None
     module, _, name = path.partition(":")
-    found = getattr(importlib.import_module(module), name, None) if module.startswith("rlframe.") else None
+    unknown = f"got {path!r}, wanted a function of rlframe that postprocesses trajectories{_INSTEAD}"
+    try:
+        found = getattr(importlib.import_module(module), name, None) if module.startswith("rlframe.") else None
+    except ModuleNotFoundError as error:  # a server of another version has other modules
+        raise DataError(f"{unknown}, or the server's version of rlframe") from error
     if not callable(found) or not getattr(found, "framework_free", None):
-        raise DataError(f"got {path!r}, wanted a function of rlframe that postprocesses trajectories{_INSTEAD}")
+        raise DataError(unknown)
     return found
 
 

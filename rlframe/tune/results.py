@@ -259,7 +259,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         return found
 
     def runner_data(self) -> dict[str, Any]:
-        """Returns what Tune noted of the run as a whole: when it began (`_start_time`), its number of steps, …"""
+        """Returns what Tune noted of the run as a whole: when it began (`_start_time`), and its number of steps."""
         with open(self._experiment_json_fs_path, encoding="utf-8") as file:
             data: dict[str, Any] = json.load(file)["runner_data"]
         return data
