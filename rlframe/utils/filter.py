@@ -68,7 +68,7 @@ class NoFilter(Filter):
 
     is_concurrent = True
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Takes the arguments of the other filters and needs none."""
 
     def __call__(self, x: Any, update: bool = True) -> Any:  # noqa: ARG002
@@ -105,11 +105,18 @@ class RunningStat:
         return stat
 
     def push(self, x: Any) -> None:
-        """Counts one observation, float `[*shape]`."""
+        """Counts one observation, float `[*shape]`.
+
+        Raises:
+            ValueError: If it is of another shape.
+        """
+        x = np.asarray(x, np.float64)
+        if x.shape != self._mean.shape:
+            raise ValueError(f"Got an observation of shape {x.shape} to count; wanted {self.shape}.")
         self.n += 1
-        delta = np.asarray(x, np.float64) - self._mean
+        delta = x - self._mean
         self._mean = self._mean + delta / self.n
-        self._m2 = self._m2 + delta * (np.asarray(x, np.float64) - self._mean)
+        self._m2 = self._m2 + delta * (x - self._mean)
 
     def update(self, other: RunningStat) -> None:
         """Counts all that `other` counted."""
@@ -228,11 +235,18 @@ class MeanStdFilter(Filter):
         self.buffer = RunningStat(self.shape)
 
     def __call__(self, x: Any, update: bool = True) -> Array:
-        """Returns the normalised observation, float32 `[*shape]`; with `update`, counts it first."""
+        """Returns the normalised observation, float32 `[*shape]`; with `update`, counts it first.
+
+        Several at once, `[B, *shape]`, are all counted before the first is normalised.
+        """
         x = np.asarray(x, np.float64)
         if update:
             self._require_finite(x)
-        if update and self.learns:
+        if update and self.learns and x.ndim == len(self.shape) + 1:
+            seen = RunningStat.of(x) if len(x) else RunningStat(self.shape)
+            self.rs.update(seen)
+            self.buffer.update(seen)
+        elif update and self.learns:
             self.rs.push(x)
             self.buffer.push(x)
         return self._normalize(x, self.rs.mean, self.rs.std) if self.rs.n else x.astype(np.float32)

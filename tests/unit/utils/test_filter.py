@@ -69,7 +69,7 @@ def test_filter_batch_random_sizes_equals_sequential(before, sizes, offset, seed
     for name in ("rs", "buffer"):
         mine, other = getattr(batched, name), getattr(one_by_one, name)
         assert mine.n == other.n
-        np.testing.assert_allclose(mine.mean, other.mean, rtol=1e-12)
+        np.testing.assert_allclose(mine.mean, other.mean, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(mine.var, other.var, rtol=1e-6, atol=1e-12)
 
 
@@ -93,6 +93,18 @@ def test_mean_std_filter_without_update_learns_nothing():
     assert result.dtype == np.float32
     np.testing.assert_allclose(f.filter_batch([[2.0, 30.0]], update=False), [[1 / np.sqrt(2)] * 2], rtol=1e-6)
     assert f.rs.n == f.buffer.n == 2
+
+
+@pytest.mark.parametrize("cls", [MeanStdFilter, ConcurrentMeanStdFilter])
+def test_mean_std_filter_several_at_once_are_counted_each_and_normalised_alike(cls):
+    f = cls((2,), clip=None)
+    result = f([[0.0, 10.0], [2.0, 30.0], [4.0, 20.0]])
+    np.testing.assert_allclose(result, [[-1.0, -1.0], [0.0, 1.0], [1.0, 0.0]], atol=1e-7)
+    assert f(np.zeros((0, 2))).shape == (0, 2)
+    assert f.rs.n == f.buffer.n == 3
+    assert f.rs.shape == (2,)
+    with pytest.raises(ValueError, match=r"Got an observation of shape \(3,\) to count; wanted \(2,\)"):
+        f([1.0, 2.0, 3.0])
 
 
 def test_mean_std_filter_nothing_seen_passes_observations():
