@@ -23,7 +23,7 @@ DUMMY_AGENT_ID = _DUMMY_AGENT_ID
 class _AgentView:
     """What an episode tells of one agent."""
 
-    __slots__ = ("action", "done", "extras", "info", "obs", "prev_action", "raw_obs", "rewards", "states")
+    __slots__ = ("action", "done", "extras", "hanging", "info", "obs", "prev_action", "raw_obs", "rewards", "states")
 
     def __init__(self) -> None:
         self.obs: Any = None
@@ -32,6 +32,7 @@ class _AgentView:
         self.action: Any = None
         self.prev_action: Any = None
         self.rewards: list[float] = []
+        self.hanging: float | None = None  # of steps since its last observation
         self.done = False
         self.extras: dict[str, Any] = {}
 
@@ -204,20 +205,28 @@ class Episode(RLlibEpisodeNames):
         view.prev_action, view.action, view.extras = view.action, action, extras
 
     def _record_outcome(
-        self, *, raw_obs: Any, reward: float, done: bool, info: dict[str, Any], obs: Any = None,
-        agent_id: Any = DUMMY_AGENT_ID,
+        self, *, raw_obs: Any, reward: float | None, done: bool, info: dict[str, Any] | None, obs: Any = None,
+        agent_id: Any = DUMMY_AGENT_ID, closes: bool = True,
     ) -> None:  # fmt: skip
-        """Keeps what a step gave one agent, and counts its reward."""
+        """Keeps what a step gave one agent, and counts its reward.
+
+        Until a step `closes` the agent's transition, by an observation or the episode's end, rewards add up to one.
+        """
         view = self._view(agent_id)
-        view.info, view.done = info, done
+        view.done, view.info = done, view.info if info is None else info
         if raw_obs is not None:
             view.raw_obs = raw_obs
         if obs is not None:
             view.obs = obs
-        view.rewards.append(reward)
-        self.total_reward += reward
-        key = (agent_id, self.policy_for(agent_id))
-        self.agent_rewards[key] = self.agent_rewards.get(key, 0.0) + reward
+        if reward is not None:
+            view.hanging = float(reward) + (view.hanging or 0.0)
+            self.total_reward += reward
+            key = (agent_id, self.policy_for(agent_id))
+            self.agent_rewards[key] = self.agent_rewards.get(key, 0.0) + reward
+        acted_on = raw_obs is not None and view.action is not None
+        if closes and (acted_on or view.hanging is not None):
+            view.rewards.append(view.hanging or 0.0)
+            view.hanging = None
 
 
 MultiAgentEpisode = Episode

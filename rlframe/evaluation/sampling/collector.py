@@ -129,10 +129,14 @@ class Agent:
         self.id, self.index, self.slot, self.collector = agent_id, index, slot, collector
         self.row = -1  # its open row
         self.step = 0
-        self.total = 0.0
+        self.total: float | None = None  # of its raw rewards; None before the first
         self.done = False
         self.final: Any = None  # its last observation, as its policy would take it
         self.memory_index = collector.take_index() if memory_index is None else memory_index
+
+    def rewarded(self, reward: float) -> None:
+        """Counts a raw reward."""
+        self.total = reward if self.total is None else self.total + reward
 
 
 class MultiAgentCollector:

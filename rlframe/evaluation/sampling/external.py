@@ -245,7 +245,7 @@ class ExternalRunner(MultiAgentRunner):
         truncateds = {ALL: call.over and call.truncated}
         if begins:
             for agent_id, reward in call.rewards.items():  # before anybody acted: of the episode, of no action
-                self._agent(index, agent_id).total += reward
+                self._agent(index, agent_id).rewarded(reward)
             if not call.over:
                 self._receive(index, (self._observed(index, obs), {}, terminateds, truncateds, dict(call.infos)))
         else:

@@ -208,7 +208,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         collector = self.rows.by_policy[saved["policy"]]
         agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, memory_index=int(saved["memory_index"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
-        agent.total, agent.done = float(saved["total"]), bool(saved["done"])
+        agent.total, agent.done = saved["total"], bool(saved["done"])
         self.rows.agents[index][agent_id] = agent
         return agent
 
@@ -355,7 +355,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             truncateds[ALL] = True
         for agent_id, reward in rewards.items():
             agent = self._agent(index, agent_id)
-            agent.total += reward
+            agent.rewarded(reward)
             if agent.row >= 0:
                 agent.collector.store.reward(agent.row, reward)
         if self._observation_fn is not None:
@@ -487,20 +487,17 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         infos: dict[Any, Any],
     ) -> None:
         """Keeps what callbacks may ask of an episode, and calls them."""
-        episode = self._episodes[index]
-        for agent_id in {**rewards, **obs, **infos}:
-            if agent_id == ALL or agent_id not in self.rows.agents[index]:
-                continue
-            over = [flags.get(agent_id, False) or flags.get(ALL, False) for flags in (terminateds, truncateds)]
-            agent = self.rows.agents[index][agent_id]
+        episode, over = self._episodes[index], terminateds.get(ALL, False) or truncateds.get(ALL, False)
+        for agent_id, agent in self.rows.agents[index].items():
             last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else agent.final
             episode._record_outcome(
                 obs=last,
                 raw_obs=obs.get(agent_id),
-                reward=float(rewards.get(agent_id, 0.0)),
-                done=any(over),
-                info=infos.get(agent_id, {}),
+                reward=rewards.get(agent_id),
+                done=agent.done or bool(terminateds.get(agent_id) or truncateds.get(agent_id)),
+                info=infos.get(agent_id, {} if agent_id in obs else None),
                 agent_id=agent_id,
+                closes=over or agent_id in obs,
             )
         self._call("on_episode_step", index)
 
@@ -535,13 +532,15 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         episode = self._report(index, part)
         self._unchecked.discard(index)
         for agent in self.rows.agents[index].values():
-            agent.total = 0.0
+            agent.total = None
         episode.soft_reset()
 
     def _report(self, index: int, part: int) -> Episode:
         episode = self._episodes[index]
         agents = self.rows.agents[index].values()
-        episode.agent_rewards = {(agent.id, agent.collector.policy_id): agent.total for agent in agents}
+        # Who was never rewarded has no return: an agent that only saw the end would lower its policy's mean.
+        totals = {(agent.id, agent.collector.policy_id): agent.total for agent in agents}
+        episode.agent_rewards = {whose: total for whose, total in totals.items() if total is not None}
         episode.total_reward = sum(episode.agent_rewards.values())
         self._call("on_episode_end", index)
         self.rows.finished_steps += episode.length

@@ -269,8 +269,9 @@ class ResumableRunner:
             self.rows.names[episode.episode_id, number] = agent_id
             episode._policy_of[agent_id] = agent["policy"]
             made = self._restore_agent(index, agent_id, agent)
-            episode.agent_rewards[agent_id, agent["policy"]] = made.total
-            episode.total_reward += made.total
+            if made.total is not None:
+                episode.agent_rewards[agent_id, agent["policy"]] = made.total
+                episode.total_reward += made.total
             if made.row >= made.collector.store.acted_up_to:
                 made.collector.waiting.append(made)
         for collector in self.rows.by_policy.values():

@@ -323,3 +323,40 @@ def test_agents_that_have_not_acted_may_have_no_reward():
     wrong = [TURNS[0], (TURNS[1][0], {"a": None}, *TURNS[1][2:]), *TURNS[2:]]
     with pytest.raises(EnvError, match="agent 'a' returned the reward None"):
         sample(wrong)
+
+
+class NotesOfTurns(DefaultCallbacks):
+    """Notes what an episode tells of agents while they wait for their turn."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.notes = []
+
+    def on_episode_step(self, *, episode, **kwargs):
+        b = episode.last_reward_for("b"), episode.prev_reward_for("b"), episode.last_info_for("b")
+        self.notes.append((*b, episode.last_done_for("b"), episode.last_done_for("c"), episode.total_reward))
+
+    def on_episode_end(self, *, episode, **kwargs):
+        episode.hist_data["notes"] = self.notes
+
+
+def test_rewards_between_two_turns_add_up_and_the_end_is_everybodys():
+    script = [
+        {"a": 0, "b": 0},
+        ({"a": 1, "b": 1}, {"a": 0.0, "b": 0.5}, ON, ON, {"b": {"turn": 1}}),
+        ({"a": 2}, {"a": 0.0, "b": 1.0}, ON, ON, {}),
+        ({"b": 3, "c": 3}, {"b": 2.0}, {"b": True, **ON}, ON, {"b": {"turn": 3}}),
+        ({"a": 4}, {"a": 0.0, "b": 4.0}, ON, ON, {}),
+        ({"a": 5}, {"a": 1.0}, OVER, ON, {}),
+    ]
+    _, worker = sample(script, callbacks=NotesOfTurns, batch_mode="complete_episodes")
+    (metrics,) = worker.get_metrics()
+    assert metrics.hist_data["notes"] == [
+        (0.5, 0.0, {"turn": 1}, False, False, 0.5),
+        (0.5, 0.0, {"turn": 1}, False, False, 1.5),  # the reward of a turn that is not over
+        (3.0, 0.5, {"turn": 3}, True, False, 3.5),
+        (3.0, 0.5, {"turn": 3}, True, False, 7.5),  # through, whatever it is still given
+        (4.0, 3.0, {"turn": 3}, True, True, 8.5),
+    ]
+    # c was never rewarded: there is no return of its own that its policy's mean could be taken over
+    assert metrics.agent_rewards == {("a", "default_policy"): 1.0, ("b", "default_policy"): 7.5}
