@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlframe.data.columns import STATE_OUT_PREFIX
+from rlframe.data.columns import ACTION_DIST_INPUTS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.rllib_names import RLlibEpisodeNames
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
 
 DUMMY_AGENT_ID = _DUMMY_AGENT_ID
+
+#: How columns begin that an action was chosen by, not what came with it.
+_INPUTS = (STATE_IN_PREFIX, "prev_")
 
 
 class _AgentView:
@@ -172,8 +175,11 @@ class Episode(RLlibEpisodeNames):
         return self._view(agent_id).done
 
     def last_extra_action_outs_for(self, agent_id: Any = DUMMY_AGENT_ID) -> dict[str, Any]:
-        """Returns what came with the last action, e.g. `action_logp` or `vf_preds`."""
-        return self._view(agent_id).extras
+        """Returns what came with the last action, e.g. `action_logp`, `vf_preds` or, of DQN, `q_values`."""
+        outs = self._view(agent_id).extras
+        if ACTION_DIST_INPUTS not in outs or "num_atoms" not in self._policy(agent_id).config:
+            return outs
+        return {"q_values": outs[ACTION_DIST_INPUTS], **outs}  # the expected ones of distributions, too
 
     def soft_reset(self, episode_id: int | None = None) -> None:
         """Counts anew at a soft horizon; agents, `user_data` and `custom_metrics` go on, `hist_data` has new lists.
@@ -202,7 +208,8 @@ class Episode(RLlibEpisodeNames):
 
     def _record_step(self, action: Any, extras: dict[str, Any], agent_id: Any = DUMMY_AGENT_ID) -> None:
         view = self._view(agent_id)
-        view.prev_action, view.action, view.extras = view.action, action, extras
+        view.prev_action, view.action = view.action, action
+        view.extras = {name: value for name, value in extras.items() if not name.startswith(_INPUTS)}
 
     def _record_outcome(
         self, *, raw_obs: Any, reward: float | None, done: bool, info: dict[str, Any] | None, obs: Any = None,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks, MemoryTrackingCallbacks, MultiCallbacks
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.dqn.dqn_policy import DQNTorchPolicy
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.config.validators import callbacks_rule
@@ -408,3 +409,22 @@ def test_hooks_that_an_object_has_by_attribute_access_alone_are_called():
         call_hook(cls(), "on_episode_end", {"episode": 1})
     assert called == [("on_episode_end", {"episode": 1}), ("set", 1)]
     assert overridden_hooks(DefaultCallbacks()) == frozenset()
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", MultiAgentCartPole])
+@pytest.mark.parametrize("remote", [False, True])
+def test_episodes_tell_q_values_and_outputs_alone(env, remote):
+    told = []
+
+    class Reads(DefaultCallbacks):
+        def on_episode_step(self, *, episode, **kwargs):
+            told.append(episode.last_extra_action_outs_for(episode.get_agents()[0]))
+
+    config = {"env": env, "num_workers": 0, "callbacks": Reads, "rollout_fragment_length": 4, "sample_in_numpy": remote}
+    DQNTrainer(config).workers.local_worker().sample()
+    assert [outs["q_values"].shape for outs in told] == [(2,)] * 4
+    told.clear()
+    model = {"use_lstm": True, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+    PPOTrainer({**config, "model": model}).workers.local_worker().sample()
+    outputs = {"action_dist_inputs", "action_logp", "action_prob", "state_out_0", "state_out_1", "vf_preds"}
+    assert [set(outs) for outs in told] == [outputs] * 4
