@@ -43,6 +43,7 @@ class FlatParameters:
             raise ValueError("a model without trainable parameters has nothing to optimise")
         if len({(p.dtype, p.device) for p in params}) > 1:
             raise ValueError("parameters of several dtypes or devices cannot share one buffer")
+        params.sort(key=lambda p: p.shape[-1:] != (2,))  # pairs at even places, for programs that read complex numbers
         size = sum(p.numel() for p in params)
         buffer = torch.empty(size, dtype=params[0].dtype, device=params[0].device)
         self.grad = torch.zeros_like(buffer)

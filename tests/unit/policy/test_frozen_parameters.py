@@ -52,3 +52,17 @@ def test_rmsprop_in_one_buffer_takes_pytorchs_steps() -> None:
             loss.backward()
             optimizer.step()
     torch.testing.assert_close(dict(layers[0].named_parameters()), dict(layers[1].named_parameters()))
+
+
+def test_pairs_of_parameters_in_one_buffer_can_be_read_as_complex_numbers() -> None:
+    numbers = [torch.tensor([1.0]), torch.tensor([[2.0, 3.0], [4.0, 5.0]]), torch.tensor(6.0), torch.tensor([7.0, 8.0])]
+    parameters = [torch.nn.Parameter(tensor) for tensor in numbers]
+    flat = FlatParameters(parameters)
+    assert torch.view_as_complex(parameters[1]).tolist() == [2 + 3j, 4 + 5j]
+    assert torch.view_as_complex(parameters[3]).item() == 7 + 8j
+    assert sorted(flat.param.tolist()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    torch.view_as_complex(parameters[1]).abs().square().sum().backward()
+    assert parameters[1].grad is not None
+    assert parameters[1].grad.tolist() == [[4.0, 6.0], [8.0, 10.0]]
+    assert parameters[0].grad is not None
+    assert parameters[0].grad.tolist() == [0.0]
