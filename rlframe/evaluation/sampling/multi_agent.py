@@ -19,7 +19,7 @@ from rlframe.evaluation.sampling.collector import Agent, MultiAgentCollector, Po
 from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSettings, SamplingLoop
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
-from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, fail_together, step_together
+from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, reset_slots, step_together
 from rlframe.policy.users_code import overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
@@ -133,13 +133,9 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         if not self._started:
             self.rows.clear()
             self._episodes = [None for _ in self.slots]  # type: ignore[misc]  # filled below
-        fail_together(self.slots)
-        for index, slot in enumerate(self.slots):
-            if not self._started or slot.failed:
-                if slot.failed and self.settings.recreate_envs:
-                    slot.recreate()
-                self._drop_rows(index)
-                self._begin(index)
+        told = {"whole": not self._started, "recreate": self.settings.recreate_envs}
+        for index, begun in reset_slots(self.slots, self._drop_rows, **told):
+            self._begin(index, begun)
         self._started = True
 
     def _begin_all_anew(self) -> None:
@@ -171,9 +167,9 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         for agent in self.rows.agents[index].values():
             agent.row = -1
 
-    def _begin(self, index: int) -> None:
+    def _begin(self, index: int, begun: Any = None) -> None:
         slot = self.slots[index]
-        raw, infos = slot.begin()
+        raw, infos = begun or slot.begin()
         slot.failed = True  # until all have taken notice: a callback may raise
         self._parts[index] = self._idle[index] = 0
         self._cut.pop(index, None)  # of an episode that failed at a soft horizon

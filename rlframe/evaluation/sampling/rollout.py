@@ -185,6 +185,32 @@ def fail_together(slots: Sequence[EnvSlot]) -> None:
             slot.failed = True
 
 
+def reset_slots(
+    slots: Sequence[EnvSlot], forget: Callable[[int], None], *, whole: bool, recreate: bool
+) -> list[tuple[int, Any]]:
+    """Begins episodes in slots that have failed, all before a callback sees the first of them: it may look at all.
+
+    Args:
+        slots: The slots; those that begin count as failed until the loop has taken notice.
+        forget: Gets a slot's index, and drops what is left of its last episode.
+        whole: Whether the others begin anew as well.
+        recreate: Whether an environment that has failed is made anew.
+
+    Returns:
+        Index of each such slot, with its first observation and info.
+    """
+    fail_together(slots)
+    begun = []
+    for index, slot in enumerate(slots):
+        if whole or slot.failed:
+            if slot.failed and recreate:
+                slot.recreate()
+            forget(index)
+            begun.append((index, slot.begin()))
+            slot.failed = True
+    return begun
+
+
 def _games(env: Any) -> Iterator[Any]:
     """Yields the wrappers, ours or others of that habit, that say in `was_real_done` whether a game is over."""
     while env is not None:

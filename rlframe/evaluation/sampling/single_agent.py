@@ -24,7 +24,7 @@ from rlframe.evaluation.sampling.rollout import (
     TrajectorySlice,
     assemble,
     clip_rewards,
-    fail_together,
+    reset_slots,
     step_together,
 )
 from rlframe.evaluation.sampling.single_agent_state import RunnerState
@@ -122,18 +122,15 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
     # --- episodes ---------------------------------------------------------------------------------------------
 
     def _ensure_started(self) -> None:
-        fail_together(self.slots)
-        for index, slot in enumerate(self.slots):
-            if not self._started or slot.failed:
-                if slot.failed and self.settings.recreate_envs:
-                    slot.recreate()
-                self._pending[index] = []
-                self._obs[index] = self._begin(index)
+        told = {"whole": not self._started, "recreate": self.settings.recreate_envs}
+        for index, begun in reset_slots(self.slots, lambda index: self._pending[index].clear(), **told):
+            self._obs[index] = self._begin(index, begun)
+            self.slots[index].failed = False
         self._started = True
 
-    def _begin(self, index: int) -> NDArray[Any]:
+    def _begin(self, index: int, begun: Any = None) -> NDArray[Any]:
         slot = self.slots[index]
-        raw, _ = slot.begin()
+        raw, _ = begun or slot.begin()
         self._lengths[index], self._returns[index] = 0, 0.0
         if self._memory is not None:
             self._memory.begin(index)

@@ -66,6 +66,26 @@ def test_hooks_are_called_in_order_with_known_values():
     assert metric.hist_data == {"lengths": [2]}
 
 
+@pytest.mark.parametrize("several_agents", [False, True])
+def test_the_first_episodes_begin_in_all_environments_before_a_callback_sees_one(several_agents):
+    seen = []
+
+    class LooksAtAll(DefaultCallbacks):
+        def on_episode_start(self, *, base_env, env_index, **kwargs):
+            envs = [env.agents[0] if several_agents else env for env in base_env.get_unwrapped()]
+            seen.append((env_index, [env.episode for env in envs]))
+
+    env = make_multi_agent(Counting) if several_agents else Counting
+    config = {"length": 2, "num_agents": 1} if several_agents else {"length": 2}
+    worker = make_worker(env, callbacks=LooksAtAll, num_envs_per_worker=2, env_config=config, rollout_fragment_length=1)
+    worker.sample()
+    first = seen[0][1]
+    assert min(first) >= 0  # -1 is an environment without an episode
+    assert seen == [(0, first), (1, first)]
+    worker.sample()
+    assert seen[2:] == [(0, [first[0] + 1, first[1]]), (1, [first[0] + 1, first[1] + 1])]
+
+
 def test_base_env_shows_the_users_environments():
     seen = []
 
