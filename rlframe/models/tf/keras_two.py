@@ -3,9 +3,10 @@
 Most TensorFlow models of RLlib's users are functional models of Keras 2: they call TensorFlow's functions on Keras'
 symbolic tensors (`tf.sequence_mask(seq_in)`, `tf.concat`, `tf.expand_dims`), ask those for `shape.as_list()`, hand
 recurrent layers their input as `inputs=`, count units with NumPy's numbers, write `(8)` for the shape `(8,)`, put
-convolutions into `TimeDistributed`, and make `training` an input; of arguments see `keras_two_arguments`. Older ones
-make variables and layers by name, see `named_variables`. `accept` makes Keras 3 take that. What Keras 3 takes by itself
-stays as it is: a function of TensorFlow's is asked first, and only where it refuses comes the operation here.
+convolutions into `TimeDistributed`, begin `Sequential` models by joining several inputs, and make `training` an input;
+of arguments see `keras_two_arguments`. Older ones make variables and layers by name, see `named_variables`. `accept`
+makes Keras 3 take that. What Keras 3 takes by itself stays as it is: a function of TensorFlow's is asked first, and
+only where it refuses comes the operation here.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def accept() -> None:
     for layer in (keras.layers.BatchNormalization, keras.layers.Dropout):
         _take_tensor_for_training(layer)
     _name_training(keras.src.models.Functional)
+    _take_several_inputs(keras)
     named_variables.accept(keras)
     keras_two_arguments.accept(keras)
 
@@ -124,6 +126,25 @@ def _take_tensor_for_training(layer: Any) -> None:
         return tf.cond(tf.reshape(training, ()), *ways)
 
     layer.call = either
+
+
+def _take_several_inputs(keras: Any) -> None:
+    """Has `Sequential` models whose first layer joins several inputs be built by a call, as those with one input are.
+
+    Without it they have no variables before numbers pass through them, and on symbols they are an error.
+    """
+    build = keras.Sequential.build
+
+    @functools.wraps(build)
+    def either(self: Any, input_shape: Any = None) -> None:
+        if not (isinstance(input_shape, list | tuple) and input_shape and isinstance(input_shape[0], list | tuple)):
+            build(self, input_shape)
+            return
+        inputs = [keras.Input(batch_shape=tuple(shape)) for shape in input_shape]
+        outputs = functools.reduce(lambda rows, layer: layer(rows), self._layers, inputs)
+        self._functional = keras.src.models.Functional(inputs=inputs, outputs=outputs)
+
+    keras.Sequential.build = either
 
 
 def _name_training(model: Any) -> None:

@@ -64,6 +64,21 @@ def test_a_copy_of_such_a_model_computes_the_same():
     np.testing.assert_allclose(copy(tf.ones((1, 3))), model(tf.ones((1, 3))), rtol=1e-6)
 
 
+def test_a_sequence_that_begins_by_joining_inputs_has_weights_once_it_is_called_and_learns():
+    dense = [tf.keras.layers.Dense(4, activation="relu"), tf.keras.layers.Dense(1)]
+    layers = [tf.keras.layers.Concatenate(axis=1), *dense]
+    joined = tf.keras.Sequential(layers)
+    obs, actions = tf.keras.layers.Input((3,)), tf.keras.layers.Input((2,))
+    model = tf.keras.Model([obs, actions], joined([obs, actions]))
+    assert [tuple(weight.shape) for weight in model.variables] == [(5, 4), (4,), (4, 1), (1,)]
+    rows = [tf.ones((6, 3)), tf.zeros((6, 2))]
+    by_hand = layers[2](layers[1](tf.concat(rows, 1)))
+    np.testing.assert_allclose(model(rows), by_hand, rtol=1e-6)
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(joined(rows))
+    np.testing.assert_array_equal(tape.gradient(loss, joined.trainable_variables[-1]), [6.0])
+
+
 def test_units_that_are_no_whole_number_stay_an_error():
     with pytest.raises(ValueError, match="units"):
         tf.keras.layers.Dense(2.5)
