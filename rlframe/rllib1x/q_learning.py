@@ -47,6 +47,9 @@ class ComputeTDErrorMixin:
 
     compute_td_error = td_error_of
 
+    def __init__(self, loss_fn: Any = None) -> None:
+        """Does nothing: the TD errors are those of the policy's own loss, which is what SAC's and DDPG's got here."""
+
 
 def _adjust_nstep(
     n_step: int,
