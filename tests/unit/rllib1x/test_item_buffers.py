@@ -292,3 +292,11 @@ def test_a_buffer_of_the_programs_own_cuts_sequences_as_the_config_says():
 def test_an_option_that_a_buffer_of_the_programs_own_does_not_take_is_named():
     with pytest.raises(ConfigError, match=r"EpisodeBuffer has no option 'bonus' \(value 3\): it takes"):
         dqn_with(EpisodeBuffer, bonus=3)
+
+
+def test_the_modules_of_rllib_1_13_have_both_buffers():
+    from rlframe.execution.buffers import prioritized_replay_buffer, replay_buffer
+
+    assert replay_buffer.ReplayBuffer is rllib.ReplayBuffer
+    assert replay_buffer.PrioritizedReplayBuffer is prioritized_replay_buffer.PrioritizedReplayBuffer
+    assert replay_buffer.PrioritizedReplayBuffer is rllib.PrioritizedReplayBuffer
