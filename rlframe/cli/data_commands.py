@@ -132,6 +132,9 @@ def make(  # noqa: PLR0913, PLR0917  one parameter for each option
             others += [f"--{flag.name}" for flag in ctx.meta[CONFIG_FLAGS]]
             if others:
                 raise ConfigError(f"--from takes a run as it is, without {', '.join(others)}")
+            from rlframe.cli.run_directory import directory_of
+
+            source = directory_of(source)
             spec = _spec_of(source)
         else:
             spec = _training(env, algorithm or "SAC", config, ctx.meta[CONFIG_FLAGS], train_steps, preset, level)

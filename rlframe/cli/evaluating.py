@@ -14,7 +14,15 @@ from typing import Any
 from rlframe.cli.algorithms import find_trainer_class
 from rlframe.cli.play_options import PlayOptions
 from rlframe.cli.recording import Camera, describe_failure
-from rlframe.cli.run_directory import BEST, CHECKPOINTS, RUN_FILE, RunSpec, describe_checkpoint, restore_newest
+from rlframe.cli.run_directory import (
+    BEST,
+    CHECKPOINTS,
+    RUN_FILE,
+    RunSpec,
+    describe_checkpoint,
+    directory_of,
+    restore_newest,
+)
 from rlframe.cli.training import warn
 from rlframe.cli.trust import checked_names
 from rlframe.env.adapt import adapt_env
@@ -63,6 +71,7 @@ def loaded_trainer(path: Path, *, best: bool = False, trust: bool = False) -> It
     Raises:
         CheckpointError: If there is none, it cannot be loaded, or it names what is not trusted.
     """
+    path = directory_of(path)
     if not path.is_dir():
         raise CheckpointError(f"there is no directory {str(path)!r}; wanted a run's, or a checkpoint's")
     spec, is_run = find_spec(path)

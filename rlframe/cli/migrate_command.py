@@ -81,10 +81,10 @@ def migrate_checkpoint(  # noqa: PLR0913, PLR0917  one parameter for each option
         )
 
 
-def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple[Path, str]:
+def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple[Path, Path]:
     """Writes a run directory with one checkpoint, or nothing; returns both paths."""
     from rlframe.cli.algorithms import find_trainer_class
-    from rlframe.cli.run_directory import CHECKPOINTS, make_run_directory, remove_if_unused
+    from rlframe.cli.run_directory import CHECKPOINTS, make_run_directory, remove_if_unused, save_into
     from rlframe.rllib1x.checkpoints import load_rllib_checkpoint, read_checkpoint
 
     read_checkpoint(checkpoint)  # what cannot be read is told before an environment is made
@@ -95,7 +95,7 @@ def _written_run(spec: RunSpec, checkpoint: Path, run_dir: Path | None) -> tuple
         load_rllib_checkpoint(trainer, checkpoint)
         directory = make_run_directory(spec.algorithm, spec.env, run_dir)
         try:
-            written = trainer.save(str(directory / CHECKPOINTS))
+            written = save_into(trainer, directory / CHECKPOINTS)
             spec.write(directory)
         finally:
             remove_if_unused(directory)

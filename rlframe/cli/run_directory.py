@@ -209,6 +209,17 @@ def remove_unfinished(directory: Path) -> None:
             shutil.rmtree(path, ignore_errors=True)
 
 
+def save_into(trainer: Any, parent: Path) -> Path:
+    """Writes a checkpoint of a trainer's below a directory, and returns the checkpoint's own."""
+    path = Path(trainer.save(str(parent)))
+    return parent / path.relative_to(parent).parts[0]
+
+
+def directory_of(path: Path) -> Path:
+    """Returns the directory of a checkpoint for the path of its file `checkpoint-N`; anything else as it is."""
+    return Path(resolve_path(str(path))) if path.is_file() else path
+
+
 def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None], kind: str = CHECKPOINTS) -> Path:
     """Restores the newest checkpoint that can be loaded, and returns it.
 
@@ -254,7 +265,7 @@ def describe_checkpoint(checkpoint: Path) -> RunSpec:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
             f"{str(checkpoint)!r} is neither a run directory nor a checkpoint: wanted a directory with {RUN_FILE}, or "
-            f"one that trainer.save() returned ({type(error).__name__}: {error})"
+            f"what trainer.save() returned ({type(error).__name__}: {error})"
         ) from error
 
 

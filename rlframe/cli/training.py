@@ -28,6 +28,7 @@ from rlframe.cli.run_directory import (
     remove_if_unused,
     remove_unfinished,
     restore_newest,
+    save_into,
 )
 from rlframe.cli.stop import StopCriterion
 from rlframe.execution.plan.context import STEPS_SAMPLED_COUNTER
@@ -284,7 +285,7 @@ class TrainingRun:
             view.say(f"warning: no checkpoint at iteration {self.trainer.iteration}, training goes on: {error}")
 
     def _save(self) -> Path:
-        path = Path(self.trainer.save(str(self.directory / CHECKPOINTS)))
+        path = save_into(self.trainer, self.directory / CHECKPOINTS)
         prune(self.directory, self.spec.keep_checkpoints)
         return path
 
@@ -292,7 +293,7 @@ class TrainingRun:
         """Writes the checkpoint with the best mean return: for playing back, so without a replay buffer."""
         with _without_buffer(self.trainer.config):
             (self.directory / BEST).mkdir(exist_ok=True)
-            kept = Path(self.trainer.save(str(self.directory / BEST)))
+            kept = save_into(self.trainer, self.directory / BEST)
         # A run that was resumed may have one of a later iteration, which has not been reached again.
         for path in checkpoints(self.directory, BEST):
             if path.name != kept.name:

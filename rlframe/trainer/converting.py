@@ -20,7 +20,7 @@ def convert_checkpoint(checkpoint: str, framework: str, output: str | None = Non
     Neither framework is loaded.
 
     Args:
-        checkpoint: Directory that `trainer.save()` returned.
+        checkpoint: What `trainer.save()` returned, or the checkpoint's directory.
         framework: "torch" or "tf".
         output: Directory to write; None is the checkpoint's own with "_torch" or "_tf" behind it.
 

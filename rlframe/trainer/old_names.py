@@ -1,7 +1,7 @@
 """Methods of trainables as in Ray 0.8 (`_setup`, `_train`, `_save`, `_restore`, `_log_result`, `_stop`) and Ray 1.x.
 
 Up to Ray 1.13 the method that saves returned the path of the file that it had written, and the one that restores was
-given that path. Today's Ray knows the directory alone.
+given that path. Today's Ray knows the directory alone, so the path is noted in it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import json
 import os
 from typing import Any
 
+from rlframe.trainer.checkpointing import NOTE, noted_directory, path_of, read_note
+
 _PRESENT_NAMES = {
     "_setup": "setup",
     "_train": "step",
@@ -19,8 +21,6 @@ _PRESENT_NAMES = {
     "_log_result": "log_result",
     "_stop": "cleanup",
 }
-#: In a checkpoint: the file whose path was returned when it was saved, which restoring is given, and counters.
-_NOTE = "saved_by_program.json"
 _COUNTERS = ("_iteration", "_time_total", "_timesteps_total", "_episodes_total")
 
 
@@ -59,15 +59,21 @@ def _saving(save: Any) -> Any:
             kept = _Kept(kept)
             kept.counters = counters
             return kept
-        path = os.path.abspath(kept) if isinstance(kept, (str, os.PathLike)) else ""
-        is_inside = os.path.dirname(path) == os.path.abspath(checkpoint_dir)
         if os.path.isdir(checkpoint_dir):
-            noted = {"file": os.path.basename(path) if is_inside else None, "counters": counters}
-            with open(os.path.join(checkpoint_dir, _NOTE), "w", encoding="utf-8") as file:
+            noted = {"file": _within(checkpoint_dir, kept), "counters": counters}
+            with open(os.path.join(checkpoint_dir, NOTE), "w", encoding="utf-8") as file:
                 json.dump(noted, file, default=float)
-        return checkpoint_dir
+        return kept
 
     return save_checkpoint
+
+
+def _within(checkpoint_dir: str, path: Any) -> str | None:
+    """Returns where a path leads in a checkpoint's directory; None if it leads elsewhere, or is none."""
+    if not isinstance(path, (str, os.PathLike)):
+        return None
+    inside = os.path.relpath(path, checkpoint_dir)
+    return None if inside.split(os.sep)[0] == os.pardir else inside.removeprefix(os.curdir)
 
 
 def _restoring(restore: Any) -> Any:
@@ -76,13 +82,11 @@ def _restoring(restore: Any) -> Any:
     @functools.wraps(restore)
     def load_checkpoint(self: Any, checkpoint: Any) -> None:
         counters = getattr(checkpoint, "counters", {})
-        note = os.path.join(checkpoint, _NOTE) if isinstance(checkpoint, (str, os.PathLike)) else ""
-        if os.path.isfile(note):
-            with open(note, encoding="utf-8") as file:
-                noted = json.load(file)
-            counters = noted["counters"]
-            if noted["file"]:
-                checkpoint = os.path.join(checkpoint, os.path.basename(noted["file"]))
+        if isinstance(checkpoint, (str, os.PathLike)):
+            directory = noted_directory(os.fspath(checkpoint))
+            counters = {} if directory is None else read_note(directory)["counters"]
+            if os.path.isdir(checkpoint):
+                checkpoint = path_of(os.fspath(checkpoint))
         for name in _COUNTERS:  # today's Ray takes them from its own results, and has none of a path
             setattr(self, name, counters.get(name, getattr(self, name)))
         restore(self, checkpoint)

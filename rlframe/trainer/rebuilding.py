@@ -78,7 +78,7 @@ def read_description(directory: Path) -> dict[str, Any]:
         return {**meta, "algorithm": str(meta["algorithm"]), "env": str(meta["env"]), "config": dict(meta["config"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{str(directory)!r} is no checkpoint: wanted a directory that trainer.save() returned "
+            f"{str(directory)!r} is no checkpoint: wanted what trainer.save() returned "
             f"({type(error).__name__}: {error})"
         ) from error
 

@@ -34,7 +34,11 @@ class SavingMixin(Trainable):
         self.workers.weights_changed(list(weights), local.get_global_vars())
 
     def save(self, checkpoint_dir: str | None = None) -> str:  # type: ignore[override]  # Tune's result is Tune's own
-        """Writes a checkpoint and returns its directory, `<checkpoint_dir>/checkpoint_<iteration>`.
+        """Writes a checkpoint and returns the path of a file in it, `<checkpoint_dir>/checkpoint_000010/checkpoint-10`.
+
+        The checkpoint is the file's directory, `os.path.dirname(path)`; `restore` and all else take both. A program's
+        own `save_checkpoint` returns another path in that directory, if it likes. Where it returns the directory, or
+        nothing, this is the directory with a slash behind it.
 
         Under Tune, which keeps checkpoints itself and calls this, it returns what Tune's own `save` does; their
         directories have the iteration in their names all the same.
@@ -49,25 +53,33 @@ class SavingMixin(Trainable):
         if self._storage:  # under Tune, which keeps checkpoints itself
             checkpointing.number_by_iteration(self._storage, self.iteration)
             return cast(str, super().save(checkpoint_dir))
-        path = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        directory = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
         save: Any = self.save_checkpoint
         if type(self).save_checkpoint is not SavingMixin.save_checkpoint:  # a program's own finds the directory there
-            os.makedirs(path, exist_ok=True)
-        if isinstance(save(path), dict):
+            os.makedirs(directory, exist_ok=True)
+        if isinstance(save(directory), dict):
             raise CheckpointError(
                 f"{type(self).__name__}: save_checkpoint() returned a dict, wanted files in the directory that it is "
                 "given; what __getstate__() returns is written without one"
             )
-        return path
+        return checkpointing.path_of(directory)
 
     def save_checkpoint(self, checkpoint_dir: str) -> str:  # type: ignore[override]  # its annotation lacks paths
-        """Writes all that is needed to go on exactly into a directory, and returns that: arrays and JSON, no code."""
+        """Writes all that is needed to go on exactly into a directory: arrays and JSON, no code.
+
+        Returns:
+            The path of the file `checkpoint-N` in it, as RLlib's.
+        """
         checkpointing.save(self, checkpoint_dir)
-        checkpointing.leave_pointer(checkpoint_dir, self.iteration)
-        return checkpoint_dir
+        return checkpointing.leave_pointer(checkpoint_dir, self.iteration)
+
+    def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
+        """Tells Tune of a checkpoint; what `save_checkpoint` returned may be the path of a file, which Tune refuses."""
+        kept = checkpoint_dict_or_path if isinstance(checkpoint_dict_or_path, dict) else None
+        return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)
 
     def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
-        """Goes on from a checkpoint: the directory, a file name in it as old programs write it, or Tune's object.
+        """Goes on from a checkpoint: the path that `save` returned, the checkpoint's directory, or Tune's object.
 
         Args:
             checkpoint_path: The checkpoint.
@@ -86,7 +98,7 @@ class SavingMixin(Trainable):
             self._restored = True
 
     def load_checkpoint(self, checkpoint_path: Any) -> None:
-        """Takes over the state of a checkpoint directory."""
+        """Takes over the state of a checkpoint, given by its directory or a path in it."""
         checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
 
     def save_to_object(self) -> bytes:
@@ -119,7 +131,7 @@ class SavingMixin(Trainable):
         checkpointing.apply(self, state)
 
     def delete_checkpoint(self, checkpoint_path: str) -> None:
-        """Removes a checkpoint's directory."""
+        """Removes the whole directory of a checkpoint, given by it or a path in it."""
         checkpointing.delete(checkpoint_path)
 
     # --- policies for use elsewhere ---------------------------------------------------------------------------

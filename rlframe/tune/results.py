@@ -9,6 +9,9 @@ from typing import Any
 import ray.tune
 import ray.tune.experiment
 
+from rlframe.trainer import checkpointing
+from rlframe.utils.errors import ConfigError
+
 #: What Tune writes for each trial.
 _RESULTS = "result.json"
 
@@ -21,27 +24,31 @@ class Checkpoint(ray.tune.Checkpoint):
 
     @property
     def value(self) -> str:
-        """Returns its directory."""
-        return str(self.path)
+        """Returns its path as Ray 1.x had it: of the file in it that its trainer's `save` returns."""
+        return _old_path(self)
 
 
 class CheckpointPath(str):
-    """The directory of a checkpoint, a text as in Ray 1.x; what today's `Checkpoint` has, it has besides.
+    """The path of a checkpoint, a text as in Ray 1.x; what today's `Checkpoint` has, it has besides.
+
+    It is the path that the trainer's `save` returns, `checkpoint_000010/checkpoint-10`; where there is no such file,
+    the directory with a slash behind it. `path`, as today, is the directory.
 
     Args:
         checkpoint: A checkpoint on this machine.
+        path: Its path; None finds it.
     """
 
     checkpoint: ray.tune.Checkpoint
 
-    def __new__(cls, checkpoint: ray.tune.Checkpoint) -> CheckpointPath:
+    def __new__(cls, checkpoint: ray.tune.Checkpoint, path: str | None = None) -> CheckpointPath:
         """Returns the path of a checkpoint."""
-        made = super().__new__(cls, checkpoint.path)
+        made = super().__new__(cls, _old_path(checkpoint) if path is None else path)
         made.checkpoint = checkpoint
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CheckpointPath, (self.checkpoint,)
+        return CheckpointPath, (self.checkpoint, str(self))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "checkpoint":
@@ -50,8 +57,18 @@ class CheckpointPath(str):
 
     @property
     def value(self) -> str:
-        """Returns the directory, as a plain text."""
+        """Returns the path, as a plain text."""
         return str(self)
+
+
+def _old_path(checkpoint: ray.tune.Checkpoint) -> str:
+    path = str(checkpoint.path)
+    return checkpointing.path_of(path) if _is_local(checkpoint) and os.path.isdir(path) else path
+
+
+def _is_local(checkpoint: Any) -> bool:
+    filesystem: Any = getattr(checkpoint, "filesystem", None)
+    return filesystem is not None and filesystem.type_name == "local"
 
 
 def with_path(checkpoint: Any) -> Any:
@@ -63,9 +80,7 @@ def with_path(checkpoint: Any) -> Any:
 
 def path_of(checkpoint: Any) -> Any:
     """Returns the path of Ray's checkpoint where it is on this machine, else as `with_path`; None stays None."""
-    filesystem: Any = getattr(checkpoint, "filesystem", None)
-    is_local = filesystem is not None and filesystem.type_name == "local"
-    return CheckpointPath(checkpoint) if is_local else with_path(checkpoint)
+    return CheckpointPath(checkpoint) if _is_local(checkpoint) else with_path(checkpoint)
 
 
 class Trial(ray.tune.experiment.Trial):
@@ -73,7 +88,7 @@ class Trial(ray.tune.experiment.Trial):
 
     @property
     def checkpoint(self) -> Any:
-        """Returns the newest checkpoint, or None; its `value` is its path."""
+        """Returns the newest checkpoint, or None; its `value` is its path in Ray 1.x."""
         return with_path(super().checkpoint)
 
     @property
@@ -98,6 +113,11 @@ class NamesOfRay1(ray.tune.Callback):
         """Sees to a trial."""
         del iteration, trials, info
         with_logdir([trial])
+
+    def on_checkpoint(self, iteration: int, trials: list[Any], trial: Any, checkpoint: Any, **info: Any) -> None:
+        """Sees to a checkpoint."""
+        del iteration, trials, trial, info
+        with_path(checkpoint)
 
 
 class _ByDirectory(dict[str, Any]):
@@ -210,7 +230,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             metric: What is compared; None takes the experiment's.
             mode: "max" or "min"; None takes the experiment's.
         """
-        return path_of(super().get_best_checkpoint(trial, metric, mode))
+        return path_of(super().get_best_checkpoint(self._trial(trial), metric, mode))
 
     def get_last_checkpoint(self, trial: Any = None, metric: str = "training_iteration", mode: str = "max") -> Any:
         """Returns the newest checkpoint of a trial, or of the best one, a path as well.
@@ -220,7 +240,7 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
             metric: What trials are compared by.
             mode: "max" or "min".
         """
-        return path_of(super().get_last_checkpoint(trial, metric, mode))
+        return path_of(super().get_last_checkpoint(self._trial(trial), metric, mode))
 
     @property
     def best_logdir(self) -> str:
@@ -238,25 +258,30 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         trial = self.get_best_trial(metric, mode, scope)
         return None if trial is None else str(trial.path)
 
-    def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
+    def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[Any, Any]]:
         """Returns path and metric of each checkpoint of a trial that is kept.
 
         Args:
             trial: One of `trials`, or its directory.
-            metric: Name of the metric, "info/learner/…" of nested ones; None takes the experiment's, or the iteration.
+            metric: Name of the metric, with slashes where it is nested; None takes the experiment's, or the iteration.
         """
-        return [(kept.path, value) for kept, value in self._get_trial_checkpoints_with_metric(trial, metric)]
+        found = self._get_trial_checkpoints_with_metric(trial, metric)
+        return [(path_of(checkpoint), value) for checkpoint, value in found]
 
     def _get_trial_checkpoints_with_metric(self, trial: Any, metric: str | None = None) -> list[tuple[Any, Any]]:
         """What Ray's methods that compare checkpoints ask; trials may also be given by their directories."""
-        if isinstance(trial, (str, os.PathLike)):
-            directory = os.path.abspath(os.path.expanduser(os.fspath(trial)))
-            by_directory = {os.path.abspath(str(each.path)): each for each in self.trials}
-            if directory not in by_directory:
-                raise ValueError(f"trial={directory!r}: no trial wrote there; wanted one of {sorted(by_directory)}.")
-            trial = by_directory[directory]
-        found: list[tuple[Any, Any]] = super()._get_trial_checkpoints_with_metric(trial, metric)
+        found: list[tuple[Any, Any]] = super()._get_trial_checkpoints_with_metric(self._trial(trial), metric)
         return found
+
+    def _trial(self, trial: Any) -> Any:
+        """Returns a trial for itself, or for its directory."""
+        if not isinstance(trial, (str, os.PathLike)):
+            return trial
+        wanted = os.path.realpath(os.path.expanduser(trial))
+        places = {os.path.realpath(str(place)): each for each in self.trials for place in (each.path, each.logdir)}
+        if wanted not in places:
+            raise ConfigError(f"trial={os.fspath(trial)!r}: no trial was there; wanted one of {sorted(places)}")
+        return places[wanted]
 
     def runner_data(self) -> dict[str, Any]:
         """Returns what Tune noted of the run as a whole: when it began (`_start_time`), and its number of steps."""

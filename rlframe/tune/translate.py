@@ -6,7 +6,7 @@
 | `checkpoint_freq`, `checkpoint_at_end`, `keep_checkpoints_num`, `checkpoint_score_attr` | `checkpoint_config` |
 | `loggers`, of a run or of one experiment | callbacks; those that Tune makes anyway are left out |
 | `run_errored_only` | `resume="ERRORED_ONLY"` |
-| `restore`: a directory, a file's name in it, a `Checkpoint` | `restore`: the directory |
+| `restore`: a path in a checkpoint, its directory, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
 | `progress_reporter` | the same, and it prints |
 | `sample_from(lambda spec: spec.stop["training_iteration"])` in `config` | functions that find it |
@@ -23,6 +23,7 @@ from typing import Any
 
 import ray.tune
 
+from rlframe.trainer.checkpointing import noted_directory
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import logger_callbacks
 from rlframe.tune.specs import with_specs
@@ -104,10 +105,12 @@ def printing(arguments: Mapping[str, Any]) -> Iterator[None]:
 
 
 def checkpoint_path(checkpoint: Any) -> str:
-    """Returns the directory of a checkpoint: of a path, one with a file's name as in Ray 1.x, or Tune's object."""
+    """Returns the directory of a checkpoint: of itself, a path in it as Ray 1.x had them, or Tune's object."""
     path: str = os.path.abspath(os.path.expanduser(os.fspath(getattr(checkpoint, "path", checkpoint))))
+    if os.path.isdir(path):
+        return path
     directory, name = os.path.split(path)
-    return directory if name.startswith("checkpoint-") and not os.path.isdir(path) else path
+    return noted_directory(path) or (directory if name.startswith("checkpoint-") else path)
 
 
 def loggers_of_experiments(experiments: Any) -> list[Any]:

@@ -61,7 +61,7 @@ class Victim:
     def __init__(self, trainer: Any, directory: Path) -> None:
         self.trainer = trainer
         trainer.train()
-        self.good = Path(trainer.save(str(directory)))
+        self.good = Path(trainer.save(str(directory))).parent
         trainer.restore(str(self.good))
         self.before = fingerprint(trainer)
 
@@ -118,7 +118,7 @@ def attack_by_names(directory: Path, tally: Tally, stride: int = 1, seed: int = 
     del seed  # nothing is drawn
     trainer = several_agents()
     trainer.add_policy("late", config={"gamma": 0.5})
-    state, meta = read_state(trainer.save(str(directory / "late")))
+    state, meta = read_state(Path(trainer.save(str(directory / "late"))).parent)
     trainer.remove_policy("late")
     victim = Victim(trainer, directory / "good")
     cases = [(place, name) for place in POSITIONS for name in targets.NAMES]

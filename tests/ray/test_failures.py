@@ -203,7 +203,7 @@ def test_what_cannot_be_replaced_is_said_and_the_others_go_on(trainers, tmp_path
     kill(trainer.workers.remote_workers()[0])
     with pytest.raises(WorkerError, match=r"not enough healthy workers remain.*no licence"):
         trainer.train()
-    assert os.path.isdir(trainer.save(str(tmp_path)))
+    assert os.path.isfile(trainer.save(str(tmp_path)))
     flag.unlink()
     assert trainer.train()["num_healthy_workers"] == 2
 
@@ -218,7 +218,7 @@ def test_a_checkpoint_is_written_whoever_has_died(trainers, tmp_path, caplog):
     path = trainer.save(str(tmp_path))
     assert "worker 1 does not answer" in caplog.text
     kill(second)
-    assert os.path.isdir(trainer.save(str(tmp_path / "none")))
+    assert os.path.isfile(trainer.save(str(tmp_path / "none")))
     assert "no worker that learned is alive" in caplog.text
     trainer.stop()
     again = trainers(DDPPOTrainer, **sizes, num_workers=1, recreate_failed_workers=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
 from rlframe.utils.errors import ConfigError
 
 pytestmark = pytest.mark.ray
@@ -72,12 +73,13 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     assert sorted(analysis.results_df["config.lr"]) == [1e-4, 1e-3]
     assert [metric for _, metric in analysis.get_trial_checkpoints_paths(trial)] == [2, 3]
     checkpoint = analysis.get_best_checkpoint(trial, metric="training_iteration", mode="max")
+    assert checkpoint == os.path.join(checkpoint.path, "checkpoint-3")
     assert trial.checkpoint.value == analysis.get_last_checkpoint(trial).value == os.fspath(analysis.best_checkpoint)
     for given in (trial, trial.logdir):
         assert analysis.get_best_checkpoint(given) == checkpoint == analysis.get_last_checkpoint(given)
         steps = analysis.get_trial_checkpoints_paths(given, "info/num_steps_sampled")
         assert [value for _, value in steps] == list(frames[trial.logdir]["info.num_steps_sampled"])[1:]
-    with pytest.raises(ValueError, match="no trial wrote there; wanted one of"):
+    with pytest.raises(ValueError, match="no trial was there; wanted one of"):
         analysis.get_last_checkpoint(str(tmp_path))
     analysis.default_metric = "timesteps_total"
     totals = [value for _, value in analysis.get_trial_checkpoints_paths(trial)]
@@ -219,8 +221,51 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
         return trial.last_result["count"], analysis.get_last_checkpoint(trial)
 
     count, checkpoint = run(2)
-    assert (count, Path(checkpoint, "model").read_text()) == (2, "2")
-    assert run(3, restore=checkpoint)[0] == 3  # one iteration more: counters go on, too
+    assert (count, Path(checkpoint).read_text()) == (2, "2")
+    assert os.path.dirname(checkpoint).endswith("checkpoint_000002")
+    for place in (checkpoint, str(checkpoint), checkpoint.path):
+        assert run(3, restore=place)[0] == 3  # one iteration more: counters go on, too
+
+
+def test_checkpoints_of_a_trainer_have_the_paths_of_ray_1(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    class Mine(PGTrainer):
+        def save_checkpoint(self, checkpoint_dir):
+            path = super().save_checkpoint(checkpoint_dir)
+            Path(os.path.dirname(path), "mine.txt").write_text("mine")
+            return path
+
+    told = []
+
+    class Tells(tune.Callback):
+        def on_checkpoint(self, checkpoint, **info):
+            told.append(checkpoint.value)
+
+    config = {"env": "CartPole-v1", "num_workers": 0, "train_batch_size": 20, "rollout_fragment_length": 20}
+    analysis = tune.run(
+        Mine, config=config, stop={"training_iteration": 2}, checkpoint_freq=1, local_dir=str(tmp_path), verbose=0,
+        metric="timesteps_total", mode="min", callbacks=[Tells()],
+    )  # fmt: skip
+    (trial,) = analysis.trials
+    paths = [os.path.join(trial.logdir, f"checkpoint_00000{n}", f"checkpoint-{n}") for n in (1, 2)]
+    assert told == paths
+    assert analysis.get_trial_checkpoints_paths(trial) == [(paths[0], 20), (paths[1], 40)]  # by the experiment's metric
+    assert analysis.get_trial_checkpoints_paths(trial.logdir, "training_iteration") == [(paths[0], 1), (paths[1], 2)]
+    assert (analysis.best_checkpoint, trial.checkpoint.value) == tuple(paths)
+    assert analysis.get_last_checkpoint(trial.logdir) == analysis.get_last_checkpoint() == paths[1]
+    assert tune.Analysis(trial.logdir).get_last_checkpoint(trial, mode="max") == paths[1]
+    with pytest.raises(ConfigError, match="no trial was there"):
+        analysis.get_best_checkpoint(str(tmp_path), "training_iteration", "max")
+    for path in (analysis.best_checkpoint, paths[0], os.path.dirname(paths[0])):
+        trainer = Mine(config)
+        trainer.restore(path)
+        assert trainer.iteration == 1
+        trainer.stop()
+    again = tune.run(
+        Mine, config=config, stop={"training_iteration": 3}, restore=paths[1], local_dir=str(tmp_path), verbose=0
+    )
+    assert again.trials[0].last_result["timesteps_total"] == 60
 
 
 def test_data_frames_have_nested_parts_of_configs_as_in_ray_1(ray_runtime, tmp_path):

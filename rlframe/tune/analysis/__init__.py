@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlframe.trainer.checkpointing import path_of
 from rlframe.tune.results import ExperimentAnalysis
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import read_json
@@ -106,7 +107,7 @@ class Analysis:
         return self.get_all_configs().get(self.get_best_logdir(metric, mode))
 
     def get_trial_checkpoints_paths(self, trial: Any, metric: str | None = None) -> list[tuple[str, Any]]:
-        """Returns path and metric of each checkpoint of a trial, by iteration.
+        """Returns path and metric of each checkpoint of a trial, by iteration; the path is of the file `checkpoint-N`.
 
         Args:
             trial: Its directory, or a trial with a `logdir`.
@@ -116,7 +117,8 @@ class Analysis:
         metric = metric or self.default_metric or _ITERATION
         values = self.trial_dataframes[directory].set_index(_ITERATION, drop=False)[metric]
         found = {
-            _iteration_of(path): str(path.parent) for path in sorted(Path(directory).rglob("checkpoint_*/state.json"))
+            _iteration_of(path): path_of(str(path.parent))
+            for path in sorted(Path(directory).rglob("checkpoint_*/state.json"))
         }
         return [(found[iteration], values[iteration]) for iteration in sorted(found) if iteration in values]
 

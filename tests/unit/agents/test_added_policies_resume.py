@@ -1,5 +1,6 @@
 """Policies that were added while a trainer ran, in its checkpoints: with the config that they had."""
 
+import os
 import sys
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_a_config_that_a_checkpoint_cannot_hold_is_asked_for(tmp_path):
 def test_checkpoints_without_the_entry_give_the_trainers_config(tmp_path):
     saved, other = make(), make()
     saved.add_policy("late", config={"gamma": 0.5})
-    state, meta = read_state(saved.save(str(tmp_path / "new")))
+    state, meta = read_state(os.path.dirname(saved.save(str(tmp_path / "new"))))
     del meta["spaces"]["late"]["config"]
     write_state(tmp_path / "old", state, meta)
     other.restore(str(tmp_path / "old"))
@@ -62,7 +63,7 @@ def test_a_restore_that_fails_leaves_no_policy_behind(tmp_path):
     saved, other = make(), make()
     saved.add_policy("late", config=OWN)
     other.train()
-    state, meta = read_state(saved.save(str(tmp_path / "whole")))
+    state, meta = read_state(os.path.dirname(saved.save(str(tmp_path / "whole"))))
     policies = state["local_worker"]["policies"]
     weights = policies["late"]["weights"]
     weights["hidden_0.weight"] = weights["hidden_0.weight"][:, :2]
@@ -94,7 +95,7 @@ def bait(tmp_path, monkeypatch):
 
 
 def name_exploration(path, target, kind):
-    state, meta = read_state(path)
+    state, meta = read_state(os.path.dirname(path))
     meta["spaces"]["late"]["config"]["exploration_config"] = {"type": kind}
     write_state(target, state, meta)
     return str(target)
@@ -133,7 +134,7 @@ def test_what_the_program_itself_names_is_imported(tmp_path, bait):
 def test_what_only_training_would_stumble_over_is_refused(tmp_path, place, wrong, says):
     trainer = make()
     trainer.train()
-    state, meta = read_state(trainer.save(str(tmp_path / "good")))
+    state, meta = read_state(os.path.dirname(trainer.save(str(tmp_path / "good"))))
     holder, (*path, last) = state, place.split(".")
     for key in path:
         holder = holder[key]

@@ -108,6 +108,11 @@ def test_policies_of_a_run_or_a_checkpoint_record_without_training(both, tmp_pat
     checkpoint = max((run / "checkpoints").iterdir())
     flags = ("--from", checkpoint, "--level", "expert", "--trust", "--rows", 25)
     assert said(*flags, "--out", tmp_path / "b", "--format", "json").startswith("0: expert: 30 rows, 3 episodes")
+    file = max(checkpoint.glob("checkpoint-*"))
+    assert said("--from", file, *flags[2:], "--out", tmp_path / "c", "--format", "json").startswith(
+        "0: expert: 30 rows"
+    )
+    assert rows_of(tmp_path / "c") == rows_of(tmp_path / "b")
     assert "takes a run as it is, without --algorithm, --lr" in said(
         *flags, *FLAGS[:2], "--lr", 1, "--out", tmp_path / "d"
     )

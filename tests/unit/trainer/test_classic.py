@@ -1,11 +1,14 @@
 """Trainers in the form that programs before `setup` had: `_default_config`, `_init`; loggers named by their path."""
 
+import json
+import os
 from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from rlframe import tune
 from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
@@ -279,12 +282,12 @@ def test_methods_may_have_the_names_of_ray_08(tmp_path):
 
         def _save(self, checkpoint_dir):
             path = super()._save(checkpoint_dir)
-            Path(path, "trained.txt").write_text(str(self.trained))
+            Path(checkpoint_dir, "trained.txt").write_text(str(self.trained))
             return path
 
         def _restore(self, checkpoint):
             super()._restore(checkpoint)
-            self.trained = int(Path(checkpoint, "trained.txt").read_text())
+            self.trained = int(Path(os.path.dirname(checkpoint), "trained.txt").read_text())
 
         def _log_result(self, result):
             calls.append("log")
@@ -361,8 +364,101 @@ def test_restoring_gets_the_path_of_the_file_that_saving_returned(tmp_path):
     path = trainer.save(str(tmp_path))
     trainer.restore(path)
     assert trainer.count == 10
-    trainer.restore(trainer.save_checkpoint(path))
+    trainer.restore(trainer.save_checkpoint(os.path.dirname(path)))
     assert trainer.count == 100
+
+
+SMALL_PG = {"train_batch_size": 20, "rollout_fragment_length": 20, "num_workers": 0, "model": {"fcnet_hiddens": [4]}}
+
+
+@pytest.mark.parametrize(
+    ("returns", "saved"),
+    [
+        (lambda above, directory: above, "checkpoint-1"),
+        (lambda above, directory: os.path.join(directory, "mine.txt"), "mine.txt"),
+        (lambda above, directory: Path(directory, "deep", "mine.txt"), "deep/mine.txt"),
+        (lambda above, directory: os.path.join(directory, "mine"), "mine"),  # what files' names begin with
+        (lambda above, directory: directory, ""),
+        (lambda above, directory: os.path.join(directory, "deep"), "deep/"),
+        (lambda above, directory: None, ""),
+    ],
+    ids=["file of super()", "file", "file below", "prefix", "directory", "directory below", "nothing"],
+)
+def test_saving_returns_what_a_programs_own_method_did_and_restoring_gets_that(returns, saved, tmp_path):
+    given = []
+
+    class Mine(PGTrainer):
+        def save_checkpoint(self, checkpoint_dir):
+            above = super().save_checkpoint(checkpoint_dir)
+            assert above == os.path.join(checkpoint_dir, "checkpoint-1")
+            os.mkdir(os.path.join(checkpoint_dir, "deep"))
+            for name in ("mine.txt", "deep/mine.txt"):
+                Path(checkpoint_dir, name).write_text("mine")
+            return returns(above, checkpoint_dir)
+
+        def load_checkpoint(self, checkpoint_path):
+            given.append(checkpoint_path)
+            super().load_checkpoint(checkpoint_path)
+
+    trainer = Mine(SMALL_PG, env="CartPole-v1")
+    trainer.train()
+    path = trainer.save(str(tmp_path))
+    directory = str(tmp_path / "checkpoint_000001")
+    assert path == os.path.join(directory, saved)
+    for place in (path, directory):
+        trainer.train()
+        trainer.restore(place)
+        assert trainer.iteration == 1
+        Mine.from_checkpoint(place).stop()
+    assert given == [path] * 4
+    trainer.delete_checkpoint(path)
+    assert os.listdir(tmp_path) == []
+    trainer.stop()
+
+
+def test_a_trainer_in_the_checkpoint_of_another_program_has_its_own_path(tmp_path):
+    class Holds(tune.Trainable):
+        def setup(self, config):
+            self.held = PGTrainer(SMALL_PG, env="CartPole-v1")
+
+        def step(self):
+            return self.held.train()
+
+        def save_checkpoint(self, checkpoint_dir):
+            return self.held.save(checkpoint_dir)
+
+        def load_checkpoint(self, path):
+            self.held.restore(path)
+
+    one, other = Holds(), Holds()
+    one.train()
+    path = one.save(str(tmp_path))
+    assert path == str(tmp_path / "checkpoint_000001" / "checkpoint_000001" / "checkpoint-1")
+    for place in (path, str(tmp_path / "checkpoint_000001")):
+        other.restore(place)
+        assert (other.iteration, other.held.iteration) == (1, 1)
+        other.train()
+    for each in (one, other):
+        each.held.stop()
+        each.stop()
+
+
+def test_a_note_that_leads_out_of_a_checkpoint_is_refused(tmp_path):
+    class Mine(PGTrainer):
+        def load_checkpoint(self, checkpoint_path):
+            raise AssertionError(f"opened {checkpoint_path}")
+
+    trainer = Mine(SMALL_PG, env="CartPole-v1")
+    path = trainer.save(str(tmp_path))
+    for note, said in (
+        ({"file": "../../mine", "counters": {}}, "wanted a path in the checkpoint"),
+        ({"file": "x"}, "counters"),
+        ([], "TypeError"),
+    ):
+        Path(os.path.dirname(path), "saved_by_program.json").write_text(json.dumps(note))
+        with pytest.raises(CheckpointError, match=rf"saved_by_program.json' is damaged: .*{said}"):
+            trainer.restore(os.path.dirname(path))
+    trainer.stop()
 
 
 def test_saving_by_hand_returns_what_restoring_takes(tmp_path):

@@ -1,5 +1,7 @@
 """Checkpoints that change frameworks."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ def trained(tmp_path, **options):
     trainer = make(**options)
     for _ in range(2):
         trainer.train()
-    return trainer, trainer.save(str(tmp_path / "saved"))
+    return trainer, os.path.dirname(trainer.save(str(tmp_path / "saved")))
 
 
 @needs_tf

@@ -1,6 +1,7 @@
 """`Trainer.from_checkpoint`: a trainer from its checkpoint alone."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_what_is_no_checkpoint_is_said(tmp_path, saved):
 
 
 def test_what_is_only_made_when_it_is_asked_for_is_still_the_files_word(saved, tmp_path):
-    state, meta = read_state(saved[0])
+    state, meta = read_state(os.path.dirname(saved[0]))
     meta["config"]["evaluation_config"] = {"exploration_config": {"type": "os.system", "command": "true"}}
     write_state(tmp_path / "hostile", state, meta)
     again = Trainer.from_checkpoint(tmp_path / "hostile")

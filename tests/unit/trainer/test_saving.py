@@ -2,6 +2,8 @@
 
 import copy
 import logging
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -64,7 +66,7 @@ def test_restored_trainer_goes_on_bit_for_bit(options, tmp_path):
     for _ in range(2):
         one.train()
     path = one.save(str(tmp_path))
-    assert path.endswith("checkpoint_000002")
+    assert path == str(tmp_path / "checkpoint_000002" / "checkpoint-2")
     two = make(**{**options, "seed": 99})
     two.restore(path)
     assert two.iteration == 2
@@ -82,7 +84,7 @@ def test_restore_takes_old_spellings_of_a_checkpoint(tmp_path):
     one.train()
     path = one.save(str(tmp_path))
     two = make(Bandit)
-    two.restore(path + "/checkpoint-1")
+    two.restore(os.path.dirname(path))
     assert_same_weights(one, two)
     for spelling in ("checkpoint_1/checkpoint-1", "checkpoint_1"):  # as up to Ray 1.3
         three = make(Bandit, seed=9)
@@ -106,6 +108,42 @@ def test_programs_find_checkpoints_by_the_name_of_rllibs_file(tmp_path):
     assert_same_weights(one, two)
     two.save_checkpoint(str(found[0].parent))  # over that of another iteration
     assert [file.name for file in tmp_path.glob("checkpoint_000001/checkpoint-*")] == ["checkpoint-2"]
+
+
+def test_saving_returns_the_path_of_rllibs_file_whose_directory_is_the_checkpoint(tmp_path, monkeypatch):
+    one = make(Bandit)
+    one.train()
+    monkeypatch.chdir(tmp_path)
+    path = one.save("run")
+    assert (path, type(path)) == ("run/checkpoint_000001/checkpoint-1", str)
+    assert (os.path.isfile(path), int(path.split("-")[-1])) == (True, 1)
+    assert os.path.dirname(one.save()) == os.path.join(one.logdir, "checkpoint_000001")
+    for place in (path, os.path.dirname(path), tmp_path / path):
+        two = make(Bandit, seed=9)
+        two.restore(place)
+        assert_same_weights(one, two)
+        two = make(Bandit, seed=9)
+        two.load_checkpoint(str(place))
+        assert_same_weights(one, two)
+        again = type(one).from_checkpoint(place, env=Bandit)
+        assert_same_weights(one, again)
+    with monkeypatch.context() as inside:
+        inside.chdir(os.path.dirname(path))
+        two.restore("checkpoint-1")
+    for wrong in (str(tmp_path), "run"):
+        with pytest.raises(CheckpointError, match="is no checkpoint, and stays"):
+            one.delete_checkpoint(wrong)
+    one.delete_checkpoint(path)
+    assert os.listdir("run") == []
+
+
+def test_a_copy_of_rllibs_file_alone_is_told_to_be_no_checkpoint(tmp_path):
+    one = make(Bandit)
+    path = one.save(str(tmp_path / "run"))
+    for name in ("checkpoint-0", "best"):
+        shutil.copy(path, tmp_path / name)
+        with pytest.raises(CheckpointError, match=f"{name}' is the file checkpoint-N of a checkpoint without the rest"):
+            one.restore(str(tmp_path / name))
 
 
 def test_save_to_object_and_back():
@@ -248,7 +286,8 @@ def test_truncated_and_tampered_checkpoints_are_refused_and_change_nothing(tmp_p
     one = make(Bandit)
     one.train()
     path = one.save(str(tmp_path))
-    files = sorted(p for p in __import__("pathlib").Path(path).rglob("*") if p.is_file())
+    files = sorted(p for p in tmp_path.rglob("*") if p.is_file())
+    assert len(files) > 3
     trainer = make(Bandit, seed=9)
     before = weights_of(trainer)
     for file in files:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlframe import tune
+from rlframe.trainer.checkpointing import leave_pointer
 from rlframe.tune.config_parser import make_parser
 from rlframe.tune.resources import json_to_resources, resources_to_json
 from rlframe.tune.tune import _make_scheduler
@@ -21,6 +22,7 @@ def folder(tmp_path: Path) -> Path:
             (trial / f"checkpoint_{iteration:06}").mkdir(parents=True)
             state = {"meta": {"iteration": iteration}}
             (trial / f"checkpoint_{iteration:06}" / "state.json").write_text(json.dumps(state))
+            leave_pointer(str(trial / f"checkpoint_{iteration:06}"), iteration)
         rows = [f"{i},{'' if reward is None else reward}" for i, reward in enumerate(rewards, 1)]
         (trial / "progress.csv").write_text("\n".join(["training_iteration,episode_reward_mean", *rows, ""]))
         (trial / "params.json").write_text(json.dumps({"lr": name}))
@@ -38,7 +40,7 @@ def test_the_best_trial_is_the_one_with_the_best_row(folder):
 
 def test_checkpoints_have_the_metrics_of_their_iterations(folder):
     analysis = tune.Analysis(str(folder))
-    paths = [str(folder / "a" / f"checkpoint_00000{iteration}") for iteration in (2, 3)]
+    paths = [str(folder / "a" / f"checkpoint_00000{iteration}" / f"checkpoint-{iteration}") for iteration in (2, 3)]
     checkpoints = analysis.get_trial_checkpoints_paths(folder / "a", "episode_reward_mean")
     assert checkpoints == [(paths[0], 9), (paths[1], 2)]
     trial = SimpleNamespace(logdir=str(folder / "a"))

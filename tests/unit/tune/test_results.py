@@ -10,19 +10,29 @@ from pathlib import Path
 import pyarrow.fs
 import ray.tune
 
+from rlframe.trainer.checkpointing import leave_pointer
 from rlframe.tune.results import path_of
 
 
 def test_a_checkpoint_is_a_text_and_what_it_is_today(tmp_path: Path) -> None:
-    tmp_path.joinpath("checkpoint_000002").mkdir()
-    checkpoint = path_of(ray.tune.Checkpoint.from_directory(tmp_path / "checkpoint_000002"))
     wanted = str(tmp_path / "checkpoint_000002")
-    assert (checkpoint, checkpoint.path, checkpoint.value, f"{checkpoint}") == (wanted,) * 4
-    assert checkpoint.split("/")[-1] == "checkpoint_000002"
-    assert (os.path.dirname(checkpoint), json.loads(json.dumps(checkpoint))) == (str(tmp_path), wanted)
-    assert pickle.loads(pickle.dumps(checkpoint)).filesystem.type_name == "local"
+    os.mkdir(wanted)
+    file = leave_pointer(wanted, 2)
+    checkpoint = path_of(ray.tune.Checkpoint.from_directory(wanted))
+    assert (checkpoint, checkpoint.value, f"{checkpoint}", checkpoint.path) == (file, file, file, wanted)
+    assert (checkpoint.split("-")[-1], os.path.dirname(checkpoint), os.path.isfile(checkpoint)) == ("2", wanted, True)
+    assert json.loads(json.dumps(checkpoint)) == file
+    again = pickle.loads(pickle.dumps(checkpoint))
+    assert (again, again.filesystem.type_name) == (file, "local")
     with checkpoint.as_directory() as directory:
         assert directory == wanted
+
+
+def test_a_checkpoint_without_a_file_of_rllibs_name_is_its_directory_with_a_slash(tmp_path: Path) -> None:
+    wanted = str(tmp_path / "checkpoint_000002")
+    os.mkdir(wanted)
+    checkpoint = path_of(ray.tune.Checkpoint.from_directory(wanted))
+    assert (checkpoint, os.path.dirname(checkpoint), checkpoint.path) == (f"{wanted}/", wanted, wanted)
 
 
 def test_a_checkpoint_elsewhere_stays_one_that_can_be_fetched(tmp_path: Path) -> None:

@@ -62,8 +62,18 @@ def test_restoring_from_a_path_goes_on_with_the_counters(tmp_path):
     first.train()
     first.train()
     path = first.save_checkpoint(str(tmp_path))
-    assert path == str(tmp_path)
-    second.restore(path)
+    assert path == str(tmp_path / "model")
+    second.restore(str(tmp_path))
     assert second.seen == "weights"
     result = second.train()
     assert (result["training_iteration"], result["timesteps_total"]) == (3, 21)
+
+
+def test_saving_returns_a_path_as_in_ray_1(tmp_path):
+    first, second = Filed(), Filed()
+    first.train()
+    path = first.save(str(tmp_path))
+    assert path == str(tmp_path / "checkpoint_000001" / "model")
+    second.restore(path)
+    assert (second.seen, second.iteration) == ("weights", 1)
+    assert Counter({"start": 3}).save(str(tmp_path)) == str(tmp_path / "checkpoint_000000") + "/"

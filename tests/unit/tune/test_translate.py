@@ -14,6 +14,7 @@ from ray.tune.trainable.function_trainable import wrap_function
 
 from rlframe import tune
 from rlframe.agents.pg import PGTrainer
+from rlframe.trainer.checkpointing import NOTE
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
 from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
@@ -126,6 +127,8 @@ def test_checkpoints_are_found_by_any_spelling(tmp_path: Path) -> None:
     directory.mkdir()
     assert checkpoint_path(str(directory)) == str(directory)
     assert checkpoint_path(directory / "checkpoint-10") == str(directory)
+    (directory / NOTE).write_text(json.dumps({"file": "deep/model", "counters": {}}))  # of a program's own trainable
+    assert checkpoint_path(directory / "deep" / "model") == str(directory)
 
 
 def test_unified_logger_writes_a_run_directory(tmp_path: Path) -> None:
