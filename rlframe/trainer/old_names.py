@@ -73,7 +73,9 @@ def _within(checkpoint_dir: str, path: Any) -> str | None:
     if not isinstance(path, (str, os.PathLike)):
         return None
     inside = os.path.relpath(path, checkpoint_dir)
-    return None if inside.split(os.sep)[0] == os.pardir else inside.removeprefix(os.curdir)
+    if inside.split(os.sep)[0] == os.pardir:
+        return None
+    return "" if inside == os.curdir else inside
 
 
 def _restoring(restore: Any) -> Any:

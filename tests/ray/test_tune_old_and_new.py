@@ -223,6 +223,8 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
     count, checkpoint = run(2)
     assert (count, Path(checkpoint).read_text()) == (2, "2")
     assert os.path.dirname(checkpoint).endswith("checkpoint_000002")
+    logdir = os.path.dirname(os.path.dirname(checkpoint))
+    assert tune.Analysis(logdir).get_trial_checkpoints_paths(logdir) == [(checkpoint, 2)]
     for place in (checkpoint, str(checkpoint), checkpoint.path):
         assert run(3, restore=place)[0] == 3  # one iteration more: counters go on, too
 

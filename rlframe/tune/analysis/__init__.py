@@ -116,10 +116,8 @@ class Analysis:
         directory = self._directory(trial)
         metric = metric or self.default_metric or _ITERATION
         values = self.trial_dataframes[directory].set_index(_ITERATION, drop=False)[metric]
-        found = {
-            _iteration_of(path): path_of(str(path.parent))
-            for path in sorted(Path(directory).rglob("checkpoint_*/state.json"))
-        }
+        places = [path for path in sorted(Path(directory).rglob("checkpoint_*")) if path.is_dir()]
+        found = {_iteration_of(place): path_of(str(place)) for place in places}
         return [(found[iteration], values[iteration]) for iteration in sorted(found) if iteration in values]
 
     def get_best_checkpoint(self, trial: Any, metric: str | None = None, mode: str | None = None) -> str | None:
@@ -183,7 +181,8 @@ def _checked_mode(mode: str | None) -> str | None:
     return mode
 
 
-def _iteration_of(state: Path) -> int:
+def _iteration_of(checkpoint: Path) -> int:
     """Returns the training iteration of a checkpoint; of one that is none of this package's, the number of its name."""
-    meta = read_json(state).get("meta", {})
-    return int(meta.get("iteration", state.parent.name.rpartition("_")[2]))
+    state = checkpoint / "state.json"
+    meta = read_json(state).get("meta", {}) if state.is_file() else {}
+    return int(meta.get("iteration", checkpoint.name.rpartition("_")[2]))

@@ -377,12 +377,13 @@ SMALL_PG = {"train_batch_size": 20, "rollout_fragment_length": 20, "num_workers"
         (lambda above, directory: above, "checkpoint-1"),
         (lambda above, directory: os.path.join(directory, "mine.txt"), "mine.txt"),
         (lambda above, directory: Path(directory, "deep", "mine.txt"), "deep/mine.txt"),
+        (lambda above, directory: os.path.join(directory, ".mine"), ".mine"),
         (lambda above, directory: os.path.join(directory, "mine"), "mine"),  # what files' names begin with
         (lambda above, directory: directory, ""),
         (lambda above, directory: os.path.join(directory, "deep"), "deep/"),
         (lambda above, directory: None, ""),
     ],
-    ids=["file of super()", "file", "file below", "prefix", "directory", "directory below", "nothing"],
+    ids=["file of super()", "file", "file below", "hidden", "prefix", "directory", "directory below", "nothing"],
 )
 def test_saving_returns_what_a_programs_own_method_did_and_restoring_gets_that(returns, saved, tmp_path):
     given = []
