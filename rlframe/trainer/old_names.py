@@ -11,6 +11,8 @@ import json
 import os
 from typing import Any
 
+import ray.tune
+
 from rlframe.trainer.checkpointing import NOTE, noted_directory, path_of, read_note
 
 _PRESENT_NAMES = {
@@ -40,6 +42,15 @@ def give_present_names(cls: type[Any]) -> None:
         method = cls.__dict__.get(new if new in cls.__dict__ and adapted else old)
         if method is not None and (adapted or new not in cls.__dict__):
             setattr(cls, new, method if adapted is None else adapted(method))
+    for name, adapted in (("save_checkpoint", _saving), ("load_checkpoint", _restoring)):
+        owner = next(base for base in cls.__mro__ if name in base.__dict__)
+        if _is_mixin(owner):
+            setattr(cls, name, adapted(owner.__dict__[name]))
+
+
+def _is_mixin(base: type[Any]) -> bool:
+    """Returns whether a base of a trainable's class is none itself, so that nobody has seen to its methods."""
+    return not issubclass(base, ray.tune.Trainable)
 
 
 def _saving(save: Any) -> Any:

@@ -192,7 +192,8 @@ class Trainer(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Takes a subclass's methods and defaults by their old names, such as `_save` and `_default_config = {…}`."""
         super().__init_subclass__(**kwargs)
-        if not _OLD_METHODS.isdisjoint(cls.__dict__):
+        own = (base for base in cls.__mro__ if base is cls or not issubclass(base, Trainable))  # mixins, too
+        if any(not _OLD_METHODS.isdisjoint(base.__dict__) for base in own):
             from rlframe.trainer.old_names import give_present_names
 
             give_present_names(cls)

@@ -417,6 +417,33 @@ def test_saving_returns_what_a_programs_own_method_did_and_restoring_gets_that(r
     trainer.stop()
 
 
+def test_methods_of_a_mixin_get_the_path_of_the_file_as_well(tmp_path):
+    given = []
+
+    class Keeps:
+        def save_checkpoint(self, checkpoint_dir):
+            super().save_checkpoint(checkpoint_dir)
+            Path(checkpoint_dir, "mine.txt").write_text("mine")
+            return os.path.join(checkpoint_dir, "mine.txt")
+
+        def load_checkpoint(self, checkpoint_path):
+            given.append(checkpoint_path)
+            super().load_checkpoint(checkpoint_path)
+
+    class Mine(Keeps, PGTrainer):
+        pass
+
+    class Below(Mine):
+        pass
+
+    trainer = Below(SMALL_PG, env="CartPole-v1")
+    path = trainer.save(str(tmp_path))
+    assert path == str(tmp_path / "checkpoint_000000" / "mine.txt")
+    trainer.restore(os.path.dirname(path))
+    assert given == [path]
+    trainer.stop()
+
+
 def test_a_trainer_in_the_checkpoint_of_another_program_has_its_own_path(tmp_path):
     class Holds(tune.Trainable):
         def setup(self, config):
