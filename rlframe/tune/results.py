@@ -97,6 +97,10 @@ class Trial(ray.tune.experiment.Trial):
         path, running = str(self.path), str(self.local_path)
         return path if os.path.exists(os.path.join(path, _RESULTS)) or not os.path.exists(running) else running
 
+    def init_logdir(self) -> None:
+        """Makes the directory of the trial, as callbacks that log ask for."""
+        self.init_local_path()  # type: ignore[no-untyped-call]  # Ray's has no annotations
+
 
 def with_logdir(trials: list[Any]) -> list[Any]:
     """Returns Ray's trials, with the names of Ray 1.x."""

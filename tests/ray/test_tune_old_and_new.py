@@ -323,6 +323,7 @@ def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, c
 
     class Watch(tune.Callback):
         def on_trial_result(self, iteration, trials, trial, result, **info):
+            trial.init_logdir()
             seen.append(os.path.isdir(trial.logdir))
 
     analysis = tune.run(
