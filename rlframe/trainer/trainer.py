@@ -91,10 +91,12 @@ class _PolicyClass:
         own = None if trainer is None else vars(trainer).get("policy_class")
         try:
             return own or cls.get_default_policy_class(cast(Any, trainer), cls.get_default_config())
-        except NoPolicyError:
+        except ConfigError as error:
             if trainer is not None:
                 raise
-            return None  # as RLlib's classes without one, whose configs have each policy's; Ray looks at all attributes
+            if isinstance(error, NoPolicyError):  # as RLlib's classes without one, whose configs have each policy's
+                return None
+            raise AttributeError(str(error)) from error  # Ray looks at all attributes of classes, and passes over these
 
 
 class _ClassName:

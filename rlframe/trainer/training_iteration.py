@@ -88,7 +88,7 @@ def _with_other_names(result: dict[str, Any]) -> dict[str, Any]:
     """Adds the counters under RLlib's newer names, where results have had them since 1.11."""
     counted = dict(_get_shared_metrics().counters)
     if STEPS_TRAINED_THIS_ITER_COUNTER in counted:  # set back to 0 by now, for the next iteration
-        counted[STEPS_TRAINED_THIS_ITER_COUNTER] = result["info"][STEPS_TRAINED_THIS_ITER_COUNTER]
+        counted[STEPS_TRAINED_THIS_ITER_COUNTER] = result["info"].get(STEPS_TRAINED_THIS_ITER_COUNTER, 0)
     counters = Counters(counted)
     result["info"].update({name: counters[name] for name in OTHER_NAMES if name in counters})
     result["counters"] = dict(counters)

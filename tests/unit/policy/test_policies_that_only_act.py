@@ -211,8 +211,8 @@ def test_agents_in_turns_are_told_of_themselves():
     worker = make_worker(Script, Alternating, env_config={"script": TURNS}, rollout_fragment_length=4)
     worker.sample()
     told = [(actions, rewards) for actions, rewards, _, _ in worker.get_policy().told]
-    # a, b, a, b: with their second observation a got 0.25, b nothing.
-    assert told[:4] == [([0], [0.0]), ([0], [0.0]), ([1], [0.25]), ([1], [0.0])]
+    # a, b, a, b: until their second observation a got 0.5 and 0.25, b 1.
+    assert told[:4] == [([0], [0.0]), ([0], [0.0]), ([1], [0.75]), ([1], [1.0])]
 
 
 def test_views_that_a_program_sets_before_the_constructor_stay():

@@ -149,6 +149,18 @@ def test_a_resumed_run_goes_on_exactly(kind: Any, config: Any, tmp_path: Any) ->
     assert_equal_training(second, first)
 
 
+class Plays(PGTrainer):
+    def training_iteration(self) -> dict[str, Any]:
+        sample(self, max_env_steps=60)
+        return {}
+
+
+def test_an_iteration_need_not_train():
+    result = Plays(SMALL, env="CartPole-v1").train()
+    assert result["info"]["learner"] == {}
+    assert result["num_env_steps_trained_this_iter"] == 0
+
+
 def test_what_trains_is_what_the_most_derived_class_says() -> None:
     class Planned(MyPG):
         @staticmethod

@@ -1,5 +1,6 @@
 """Trainers: what a user does with one, in one process."""
 
+import inspect
 import math
 
 import gymnasium as gym
@@ -158,6 +159,16 @@ def test_compute_actions_gives_states_where_they_are_asked_for():
         np.testing.assert_array_equal(extra["q_values"][1], extra["b"]["q_values"])  # by name, as in RLlib
     assert trainer.compute_actions(observations, explore=False, timestep=3, episodes=None) == plain
     assert trainer.compute_actions(observations, explore=False, episodes=[None] * 3) == plain
+
+
+def test_attributes_of_a_class_can_be_listed_whose_policy_is_not_of_the_default_framework():
+    class OfTensorFlow(DQNTorchPolicy):
+        framework = "tf"
+
+    made = build_trainer(name="Mine", default_policy=OfTensorFlow)
+    assert "train" in dict(inspect.getmembers(made))  # as Ray does with classes of actors
+    with pytest.raises(AttributeError, match="got 'torch', but the policy OfTensorFlow of Mine learns in 'tf'"):
+        _ = made._policy_class
 
 
 def test_no_default_policy_is_needed_where_each_has_a_class():
