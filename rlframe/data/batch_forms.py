@@ -19,14 +19,15 @@ class BatchForms(ColumnDict):
     """What a `SampleBatch` can be made into, in place or as a new batch."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yields one dict per valid row; columns with one entry per sequence are left out."""
+        """Yields one dict per valid row: of columns with one entry per sequence only `seq_lens`, which is [1]."""
         columns = {key: value for key, value in self.items() if not is_per_sequence(key)}
+        alone = {names.SEQ_LENS: np.ones(1, np.int32)} if names.SEQ_LENS in self else {}
         positions: Iterable[int] = range(self.count)
         if self.zero_padded and names.SEQ_LENS in self:
             seq_lens = as_seq_lens(_get(self, names.SEQ_LENS))
             positions = padded_positions(seq_lens, self.max_seq_len or int(seq_lens.max(initial=0))).tolist()
         for row in positions:
-            yield {key: slice_column(value, row) for key, value in columns.items()}
+            yield {key: slice_column(value, row) for key, value in columns.items()} | alone
 
     def shuffle(self, rng: np.random.Generator | None = None) -> Self:
         """Reorders the rows at random, in place, and returns the batch.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import UNROLL_ID
+from rlframe.data.columns import SEQ_LENS, UNROLL_ID
 from rlframe.data.sample_batch import SampleBatch
 
 _UNROLLS = itertools.count()
@@ -50,7 +50,7 @@ class SampleBatchBuilder:
     def add_batch(self, batch: SampleBatch) -> None:
         """Adds the rows of a batch."""
         for row in batch.rows():
-            self.add_values(**row)
+            self.add_values(**{key: value for key, value in row.items() if key != SEQ_LENS})
 
     def build_and_reset(self) -> SampleBatch:
         """Returns the batch of all rows, float64 as float32, and begins anew.

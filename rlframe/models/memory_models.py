@@ -170,8 +170,8 @@ class MemoryBehind(LayerOwner, SequenceModel):
     def _do_again(self, obs: Any) -> None:
         del obs
         raise ValueError(
-            "value_function() speaks of the last forward pass, and these actions were made without one: read vf_preds "
-            "of what compute_single_action() and compute_actions() return besides"
+            "value_function() and last_output() speak of the last forward pass, and these actions were made without "
+            "one: read vf_preds of what compute_single_action() and compute_actions() return besides"
         )
 
 

@@ -142,7 +142,7 @@ class ModelV2:
     def acted_on(self, obs: Any) -> None:
         """Is told preprocessed observations [B, ...] that a program asked actions for, where NumPy made these.
 
-        `value_function()` speaks of them then, until the next forward pass, in the thread that acted.
+        `value_function()` and `last_output()` speak of them until the next forward pass, in the thread that acted.
         """
         self.__dict__[_ACTED] = (threading.get_ident(), obs)
 
@@ -257,6 +257,7 @@ class ModelV2:
 
     def last_output(self) -> Any:
         """Returns the outputs of the last call. Float `[B, num_outputs]`."""
+        self._catch_up()
         return self._last_output
 
     def context(self) -> contextlib.AbstractContextManager[Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from rlframe.data.compression import PackedArray
 from rlframe.offline import json_format
 
 #: Whether RLlib's own compression is written: its files hold pickles, so it is not.
@@ -39,20 +40,23 @@ def pack_if_needed(data: Any) -> Any:
     return pack(data) if isinstance(data, np.ndarray) else data
 
 
-def unpack(data: str | bytes) -> Any:
+def unpack(data: str | bytes | PackedArray) -> Any:
     """Returns the array that was packed, here or by RLlib 1.x; of the latter also dicts and tuples of arrays.
+
+    Args:
+        data: What `pack` made, or an element of a column that `SampleBatch.compress` compressed.
 
     Raises:
         ValueError: If the text is neither, or what RLlib packed is a pickle of anything else.
     """
-    return json_format.unpack(data)
+    return data.unpack() if isinstance(data, PackedArray) else json_format.unpack(data)
 
 
 def unpack_if_needed(data: Any) -> Any:
-    """Returns text and bytes unpacked, anything else as it is."""
+    """Returns what is compressed unpacked, anything else as it is."""
     return unpack(data) if is_compressed(data) else data
 
 
 def is_compressed(data: Any) -> bool:
-    """Returns whether these are text or bytes, as `pack` makes them."""
-    return isinstance(data, (bytes, str))
+    """Returns whether these are text or bytes, as `pack` makes them, or what `SampleBatch.compress` makes of arrays."""
+    return isinstance(data, (bytes, str, PackedArray))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import gymnasium as gym
+import numpy as np
 
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
@@ -18,12 +19,30 @@ from rlframe.data.columns import (
     SEQ_LENS,
     VALID_MASK,
 )
+from rlframe.data.sample_batch_builder import to_float_array
 from rlframe.losses.policy_gradients import explained_variance
 from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.catalog import ModelCatalog
 from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def takes_arrays(function: _Function, to_tensor: Callable[[Any], Tensor]) -> _Function:
+    """Returns a function of tensors as one that takes NumPy arrays too, alone or in lists, float64 as float32."""
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [converted(part) for part in value]
+        return to_tensor(to_float_array(value)) if isinstance(value, np.ndarray) else value
+
+    @functools.wraps(function)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        return function(*converted(args), **{name: converted(value) for name, value in kwargs.items()})
+
+    return made  # type: ignore[return-value]
 
 
 class VTraceFromLogitsReturns(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.tf.tf_action_dist import Categorical
 from rlframe.policy.tf.rmsprop import RMSProp
 from rlframe.rllib1x.vtrace import (
@@ -15,6 +16,7 @@ from rlframe.rllib1x.vtrace import (
     multi_from_logits,
     multi_log_probs_from_logits_and_actions,
     setup_mixins,
+    takes_arrays,
 )
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.quiet_tf import tf
@@ -53,6 +55,13 @@ def from_logits(
     )
 
 
+from_importance_weights = takes_arrays(from_importance_weights, tf.convert_to_tensor)
+from_logits = takes_arrays(from_logits, tf.convert_to_tensor)
+log_probs_from_logits_and_actions = takes_arrays(log_probs_from_logits_and_actions, tf.convert_to_tensor)
+multi_from_logits = takes_arrays(multi_from_logits, tf.convert_to_tensor)
+multi_log_probs_from_logits_and_actions = takes_arrays(multi_log_probs_from_logits_and_actions, tf.convert_to_tensor)
+
+
 def choose_optimizer(policy: Any, config: dict[str, Any]) -> Any:
     """Returns the optimiser that `opt_type` names, over the model's variables."""
     lr = getattr(policy, "cur_lr", config["lr"])
@@ -74,6 +83,7 @@ __all__ = [
     "VTraceLoss",
     "build_vtrace_loss",
     "choose_optimizer",
+    "from_importance_weights",
     "from_logits",
     "get_log_rhos",
     "log_probs_from_logits_and_actions",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from rlframe.losses.vtrace import from_importance_weights
 from rlframe.models.torch.torch_action_dist import TorchCategorical
 from rlframe.rllib1x.vtrace import (
     VTraceFromLogitsReturns,
@@ -16,6 +17,7 @@ from rlframe.rllib1x.vtrace import (
     multi_from_logits,
     multi_log_probs_from_logits_and_actions,
     setup_mixins,
+    takes_arrays,
 )
 from rlframe.tensor.ops import Tensor
 
@@ -51,6 +53,13 @@ def from_logits(
     )
 
 
+from_importance_weights = takes_arrays(from_importance_weights, torch.as_tensor)
+from_logits = takes_arrays(from_logits, torch.as_tensor)
+log_probs_from_logits_and_actions = takes_arrays(log_probs_from_logits_and_actions, torch.as_tensor)
+multi_from_logits = takes_arrays(multi_from_logits, torch.as_tensor)
+multi_log_probs_from_logits_and_actions = takes_arrays(multi_log_probs_from_logits_and_actions, torch.as_tensor)
+
+
 def choose_optimizer(policy: Any, config: dict[str, Any]) -> torch.optim.Optimizer:
     """Returns the optimiser that `opt_type` names, over the model's parameters."""
     lr, parameters = getattr(policy, "cur_lr", config["lr"]), list(policy.model.parameters())
@@ -74,6 +83,7 @@ __all__ = [
     "VTraceLoss",
     "build_vtrace_loss",
     "choose_optimizer",
+    "from_importance_weights",
     "from_logits",
     "get_log_rhos",
     "log_probs_from_logits_and_actions",

@@ -231,7 +231,9 @@ def test_rows_yields_a_dict_per_valid_row():
     assert rows == [{"obs": {"a": 0}, "r": 5}, {"obs": {"a": 1}, "r": 6}]
     padded = sequences([2, 1]).right_zero_pad(3)
     assert [row["obs"] for row in padded.rows()] == [1, 2, 3]
-    assert [row["obs"] for row in sequences([2, 1]).rows()] == [1, 2, 3]
+    rows = list(sequences([2, 1]).rows())
+    assert [row["obs"] for row in rows] == [1, 2, 3]
+    assert [row["seq_lens"].tolist() for row in rows] == [[1], [1], [1]]
 
 
 def test_columns_in_order_given():

@@ -40,6 +40,8 @@ def test_values_are_those_of_the_rows_acted_on(framework: str, space: Any) -> No
     obs = rows(policy, 2, seed=1)
     _, _, extra = policy.compute_actions(obs)
     copy.deepcopy(policy.model)
+    outputs = policy.to_numpy(policy.model.last_output())
+    np.testing.assert_allclose(outputs, extra["action_dist_inputs"], atol=1e-6)
     np.testing.assert_allclose(policy.to_numpy(policy.model.value_function()), extra["vf_preds"], atol=1e-6)
     policy.model({"obs": policy.to_tensors(rows(policy, 5))})
     assert policy.model.value_function().shape == (5,)
@@ -57,8 +59,9 @@ def test_another_thread_that_acts_changes_nothing_for_one_that_learns() -> None:
 def test_models_with_memory_say_where_values_are() -> None:
     policy = make("torch", use_lstm=True, lstm_cell_size=4)
     policy.compute_actions(rows(policy, 2))
-    with pytest.raises(ValueError, match="vf_preds"):
-        policy.model.value_function()
+    for read in (policy.model.value_function, policy.model.last_output):
+        with pytest.raises(ValueError, match="vf_preds"):
+            read()
 
 
 def test_values_after_a_traced_learner_step_are_those_of_its_rows() -> None:

@@ -171,6 +171,16 @@ def test_packed_arrays_come_back(array):
     assert compression.pack_if_needed("text") == "text"
 
 
+@pytest.mark.parametrize("bulk", [False, True])
+def test_compressed_columns_are_known_as_such(bulk):
+    obs = np.arange(12, dtype=np.float32).reshape(3, 4)
+    batch = SampleBatch({"obs": obs}).compress(bulk=bulk)
+    pieces = [batch["obs"]] if bulk else list(batch["obs"])
+    assert all(compression.is_compressed(piece) for piece in pieces)
+    np.testing.assert_array_equal(np.reshape([compression.unpack_if_needed(piece) for piece in pieces], (3, 4)), obs)
+    assert not compression.is_compressed(obs)
+
+
 def test_what_could_run_code_is_not_unpacked():
     with pytest.raises(ValueError, match="text that holds no packed array"):
         compression.unpack(base64.b64encode(zlib.compress(pickle.dumps(np.arange(3)))))

@@ -10,6 +10,7 @@ from rlframe.agents.dqn import ApexTrainer, DQNTrainer, R2D2Trainer
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution import replay_buffer as rllib
 from rlframe.execution.buffers.multi_agent_replay_buffer import MultiAgentReplayBuffer
+from rlframe.execution.buffers.replay_buffer import PrioritizedReplayBuffer
 from rlframe.execution.train_ops import StoreToReplayBuffer, td_errors_by_policy
 from rlframe.replay import per_policy
 from rlframe.utils.errors import CheckpointError, ConfigError
@@ -130,7 +131,7 @@ def test_a_class_that_nobody_derives_from_is_the_buffer_of_arrays():
 
 
 def test_all_rows_of_an_item_have_its_weight_and_index():
-    buffer = rllib.PrioritizedReplayBuffer(100, alpha=1.0)
+    buffer = PrioritizedReplayBuffer(100, alpha=1.0)
     buffer.add(episode(0, 3), 1.0)
     buffer.add(episode(1, 2), 4.0)
     batch = buffer.sample(40, beta=1.0)

@@ -44,6 +44,23 @@ def test_q_loss_of_selected_values(framework):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_v_trace_takes_arrays(framework):
+    path = "impala.vtrace_{}"
+    rewards, values = np.array([[1.0], [2.0]]), np.array([[2.0], [4.0]])
+    # γ = 1/2, ratios 2 and 1/2: δ = 1 + ½·4 − 2 = 1 and ½·(2 + ½·6 − 4) = ½, whose trace ½·1 makes 2 + 1 + ½·½ = 3¼.
+    columns = (np.full((2, 1), 0.5), rewards, values, np.array([6.0]))
+    made = part(path, "from_importance_weights", framework)(np.log([[2.0], [0.5]]), *columns)
+    np.testing.assert_allclose(np.asarray(made.vs), [[3.25], [4.5]], rtol=1e-6)
+    # π = softmax(log 2, log 1), μ = (1/3, 2/3): the ratio of the first action is 2, of the second ½.
+    ours, theirs = np.tile(np.log([2.0, 1.0]), (2, 1, 1)), np.tile(np.log([1.0, 2.0]), (2, 1, 1))
+    actions = np.array([[0], [1]])
+    logp = part(path, "log_probs_from_logits_and_actions", framework)(ours, actions)
+    np.testing.assert_allclose(np.asarray(logp), np.log([[2 / 3], [1 / 3]]), rtol=1e-5)
+    made = part(path, "from_logits", framework)(theirs, ours, actions, *columns)
+    np.testing.assert_allclose(np.asarray(made.vs), [[3.25], [4.5]], rtol=1e-5)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_v_trace_loss_sums_over_rows(framework):
     path = "impala.vtrace_{}_policy"
     dist = importlib.import_module(f"rlframe.models.{framework}.{framework}_action_dist")
