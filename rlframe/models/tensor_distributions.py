@@ -237,8 +237,11 @@ class MultiCategorical(TensorDistribution):
     def logp(self, actions: Any) -> Tensor:
         """Returns the summed log-likelihood of the components of `actions`, integer `[B, *shape]`. Float `[B]`.
 
-        A list of tensors `[B]` has one for each component.
+        A list of tensors `[B]` has one for each component, and so have the rows of an array `[components, B]`.
         """
+        by_part = (len(self._components), self.inputs.shape[0])
+        if isinstance(actions, np.ndarray) and actions.shape == by_part != by_part[::-1]:
+            actions = actions.T
         if isinstance(actions, (list, tuple)) and not any(isinstance(each, _IN_NUMPY) for each in actions):
             actions = _columns(actions)
         index = ops.reshape(ops.to_int(self._as_tensor(actions)), (-1, len(self._components)))

@@ -19,7 +19,9 @@ class NoSession:
         return False
 
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
-        """Returns the numbers of tensors and variables, nested as they are given; what else there is has run already.
+        """Returns the numbers of tensors and variables, nested as they are given; None for what has run already.
+
+        Numbers are returned as they are: `cur_lr`, `entropy_coeff` and the like, which were variables of a graph.
 
         Raises:
             NotImplementedError: With a `feed_dict`: nothing is fed to tensors that have their numbers.
@@ -29,8 +31,7 @@ class NoSession:
                 f"Got session.run(feed_dict={{{', '.join(map(str, feed_dict))}}}), but there are no placeholders: "
                 "call the model or a function of tensors with the numbers instead"
             )
-        has_numbers = (tf.Variable, tf.Tensor)
-        return tf.nest.map_structure(lambda leaf: leaf.numpy() if isinstance(leaf, has_numbers) else None, fetches)
+        return tf.nest.map_structure(_numbers_of, fetches)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -40,6 +41,13 @@ class NoSession:
 
 
 _NO_SESSION = NoSession()
+
+
+def _numbers_of(leaf: Any) -> Any:
+    if isinstance(leaf, (tf.Variable, tf.Tensor)):
+        return leaf.numpy()
+    return leaf if isinstance(leaf, (int, float, np.number, np.ndarray)) else None
+
 
 #: Methods that RLlib called while it built a graph, and what does the same now.
 _GRAPH_HOOKS = {

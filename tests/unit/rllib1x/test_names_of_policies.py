@@ -190,6 +190,9 @@ def test_tensorflow_policies_answer_for_graphs():
     names = RLlibTFPolicyNames()
     assert names._sess is names.get_session()
     assert session.run([tf.Variable(2.0), {"a": tf.constant(3)}, None]) == [2.0, {"a": 3}, None]
+    assert session.run({"lr": 5e-4, "entropy": np.float32(0.5), "assigned": "op"}) == {
+        "lr": 5e-4, "entropy": 0.5, "assigned": None,
+    }  # fmt: skip
     with pytest.raises(NotImplementedError, match=r"session\.run\(feed_dict=\{obs\}\), but there are no placeholders"):
         session.run(tf.constant(3), feed_dict={"obs": 1})
     with pytest.raises(NotImplementedError, match=r"no placeholders: .*train_batch\['obs'\]"):

@@ -158,6 +158,11 @@ def test_actions_of_several_choices_may_be_a_list_by_component():
     by_component = [torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0])]
     for given in (rows, torch.tensor(rows), np.array(rows)):
         torch.testing.assert_close(dist.logp(by_component), dist.logp(given))
+    # Three rows: component by component [2, 3] and row by row [3, 2] are told apart.
+    dist = TorchMultiCategorical(torch.arange(15.0).reshape(3, 5) ** 2 / 20, None, [2, 3])
+    rows = np.array([[0, 2], [1, 0], [1, 1]])
+    torch.testing.assert_close(dist.logp(rows.T), dist.logp(torch.tensor(rows)))
+    torch.testing.assert_close(dist.logp(rows), dist.logp(torch.tensor(rows)))
 
 
 def test_torch_multi_action_takes_rllib_s_arguments():
