@@ -14,7 +14,7 @@ from rlframe.data.sample_batch import SampleBatch
 _UNROLLS = itertools.count()
 
 
-def to_float_array(v: list[Any]) -> NDArray[Any]:
+def to_float_array(v: list[Any] | NDArray[Any]) -> NDArray[Any]:
     """Returns values as an array, float64 as float32."""
     array = np.array(v)
     return array.astype(np.float32) if array.dtype == np.float64 else array
