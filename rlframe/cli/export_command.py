@@ -27,8 +27,10 @@ def export(  # noqa: PLR0913, PLR0917  one parameter for each option
     """Write a trained policy as a file: observations of the environment in, actions out, memory and filters inside."""
     with reporting(debug):
         from rlframe.cli.evaluating import loaded_trainer
+        from rlframe.cli.run_directory import directory_of
         from rlframe.serving.export.exporting import CONTRACT, check_export, export_policy
 
+        path = directory_of(path)
         target = Path(f"{path.resolve().name}-{to}") if out is None else out
         check_export(to, target, force=force)  # before what takes long
         with loaded_trainer(path, best=best, trust=trust) as (trainer, _, checkpoint):

@@ -16,7 +16,7 @@ from typing import Any
 from rlframe.cli.patience import Patience
 from rlframe.cli.stop import StopCriterion
 from rlframe.config.faults import shorten
-from rlframe.trainer.checkpointing import resolve_path
+from rlframe.trainer.checkpointing import noted_directory, resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import is_inside, read_json
 from rlframe.utils.run_lock import LOCK_FILE
@@ -216,8 +216,8 @@ def save_into(trainer: Any, parent: Path) -> Path:
 
 
 def directory_of(path: Path) -> Path:
-    """Returns the directory of a checkpoint for the path of its file `checkpoint-N`; anything else as it is."""
-    return Path(resolve_path(str(path))) if path.is_file() else path
+    """Returns the directory of a checkpoint for the path in it that `Trainer.save` returned; anything else as it is."""
+    return Path(resolve_path(str(path))) if path.is_file() or noted_directory(str(path)) else path
 
 
 def restore_newest(trainer: Any, directory: Path, warn: Callable[[str], None], kind: str = CHECKPOINTS) -> Path:

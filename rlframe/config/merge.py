@@ -39,11 +39,16 @@ _NONE_SAYS_NOTHING = frozenset(
         "framework", "input", "collect_metrics_timeout", "compress_observations", "eager_max_retraces", "log_level",
         "num_cpus_for_driver", "num_cpus_per_worker", "num_gpus_per_worker", "optimizer", "output_compress_columns",
         "output_max_file_size", "placement_strategy", "remote_env_batch_wait_ms", "shuffle_buffer_size",
-        "simple_optimizer", "v_min", "v_max", "sigma0", "prioritized_replay_alpha", "prioritized_replay_beta",
-        "prioritized_replay_eps", "final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps",
+        "simple_optimizer", "final_prioritized_replay_beta", "prioritized_replay_beta_annealing_timesteps",
     }
 )  # fmt: skip
-"""Keys that RLlib took None for, as it asked whether they are true, or read them only where another key is set."""
+"""Keys that RLlib took None for, as it asked whether they are true, or never read them."""
+
+_READ_WITH = {
+    "v_min": "num_atoms", "v_max": "num_atoms", "sigma0": "noisy", "prioritized_replay_alpha": "prioritized_replay",
+    "prioritized_replay_beta": "prioritized_replay", "prioritized_replay_eps": "prioritized_replay",
+}  # fmt: skip
+"""Keys that RLlib took None for where another one, whose name is the value, is off: nothing reads them then."""
 
 
 def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowed
@@ -182,7 +187,14 @@ def _without_empty(overrides: dict[str, Any], declaration: type[AlgorithmConfig]
 
     def says_nothing(key: str) -> bool:
         is_dict = all((get_origin(kind) or kind) is dict for kind in kinds_of(annotations[key]))
-        return bool(options[key].section or options[key].overrides or is_dict or key in nothing)
+        return bool(options[key].section or options[key].overrides or is_dict or key in nothing or is_off(key))
+
+    def is_off(key: str) -> bool:
+        switch = _READ_WITH.get(key, "")
+        if switch not in options:
+            return False
+        value = overrides.get(switch, options[switch].default)
+        return value is not True and not (isinstance(value, int) and value > 1)
 
     return {
         key: value

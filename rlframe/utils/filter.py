@@ -243,6 +243,7 @@ class MeanStdFilter(Filter):
         if update:
             self._require_finite(x)
         if update and self.learns and x.ndim == len(self.shape) + 1:
+            self._require_shape(x)
             seen = RunningStat.of(x) if len(x) else RunningStat(self.shape)
             self.rs.update(seen)
             self.buffer.update(seen)
@@ -257,6 +258,7 @@ class MeanStdFilter(Filter):
         if update:
             self._require_finite(x)
         if update and self.learns and len(x):
+            self._require_shape(x)
             self.buffer.update(RunningStat.of(x))
             return self._normalize(x, *self.rs.push_batch(x))
         return self._normalize(x, self.rs.mean, self.rs.std) if self.rs.n else x.astype(np.float32)
@@ -269,6 +271,10 @@ class MeanStdFilter(Filter):
         if self.clip is not None:
             x = np.clip(x, -self.clip, self.clip)
         return np.asarray(x, np.float32)
+
+    def _require_shape(self, x: Array) -> None:
+        if x.shape[1:] != self.shape:
+            raise ValueError(f"Got observations of shape {x.shape[1:]} to count; wanted {self.shape}.")
 
     def _require_finite(self, x: Array) -> None:
         # One NaN would stay in the statistics, and in every observation after it.

@@ -101,6 +101,18 @@ def test_gradients_are_the_same(name, overrides):
         np.testing.assert_allclose(one, other, atol=atol)
 
 
+def test_gradients_of_cloning_stop_where_densities_are_limited():
+    by_hand, by_autograd = pair("CQL", {"bc_iters": 3, "num_actions": 2})
+    batch, made = make_batch(32, name="CQL"), []
+    for policy in (by_hand, by_autograd):
+        weights = policy.get_weights()
+        weights["actor.output.bias"][len(weights["actor.output.bias"]) // 2 :] = -6.0  # log σ: most actions are far off
+        policy.set_weights(weights)
+        made.append(policy.compute_gradients(batch)[0])
+    for mine, wanted in zip(*made, strict=True):
+        np.testing.assert_allclose(mine, wanted, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("free", [True, False])
 def test_gradients_of_means_beyond_the_action_bounds_are_the_same(free):
     by_hand, by_autograd = pair("continuous PPO", {"action_bound_coeff": 0.5, "model": {"free_log_std": free}})

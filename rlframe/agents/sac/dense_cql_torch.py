@@ -18,7 +18,8 @@ from rlframe.agents.sac.cql_policy import NEXT_OWN_NOISE, OWN_NOISE, UNIFORM
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import bootstrapped, gaussian_statistics, squashed_gaussian
-from rlframe.models.dist_plan import SMALL
+from rlframe.models.dist_plan import LOG_DENSITY_MAX, SMALL
+from rlframe.models.gaussian import HALF_LOG_2PI
 from rlframe.models.torch.dense_chain import DenseChain, as_rows
 
 #: Numbers of the widest layer of compared actions that pass a critic at once: they stay in the processor's cache from
@@ -193,7 +194,8 @@ class DenseCQLGradients(DenseSACGradients):
         raw = batch[ACTIONS].reshape(mean.shape).clamp(-1.0 + SMALL, 1.0 - SMALL).atanh()
         distance = (raw - mean) / std
         within = log_std == inputs[:, mean.shape[1] :]  # no gradient beyond the limits
-        return -distance / std / rows, (1.0 - distance.square()) / rows * within
+        limited = (0.5 * distance.square() + log_std + HALF_LOG_2PI).abs() <= LOG_DENSITY_MAX  # nor beyond that of logp
+        return -distance / std / rows * limited, (1.0 - distance.square()) / rows * (within & limited)
 
 
 __all__ = ["DenseCQLGradients"]

@@ -204,7 +204,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         collector = self.rows.by_policy[saved["policy"]]
         agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, memory_index=int(saved["memory_index"]))
         agent.row, agent.step = int(saved["row"]), int(saved["step"])
-        agent.total, agent.done = saved["total"], bool(saved["done"])
+        agent.done = bool(saved["done"])
+        agent.total = None if saved["total"] is None else float(saved["total"])
         self.rows.agents[index][agent_id] = agent
         return agent
 

@@ -84,7 +84,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         self.actions: list[Any] | None = []
         self.lives: list[list[Any] | None] = []
         self._recorded = 0  # actions since the game began
-        self.failed = False
+        self.failed: bool | str = False  # or "begun", until the loop has taken notice
         self.sub_env: SubEnvironment | None = None
         self.env = self._make()
 
@@ -203,11 +203,11 @@ def reset_slots(
     begun = []
     for index, slot in enumerate(slots):
         if whole or slot.failed:
-            if slot.failed and recreate:
+            if slot.failed is True and recreate:
                 slot.recreate()
             forget(index)
             begun.append((index, slot.begin()))
-            slot.failed = True
+            slot.failed = "begun"
     return begun
 
 

@@ -21,7 +21,7 @@ class RepeatsActions:
     episode: int
     actions: list[Any] | None
     lives: list[list[Any] | None]
-    failed: bool
+    failed: bool | str
     begin: Any  # methods of the slot
     record: Any
     _end_game: Any

@@ -129,22 +129,20 @@ def _take_tensor_for_training(layer: Any) -> None:
 
 
 def _take_several_inputs(keras: Any) -> None:
-    """Has `Sequential` models whose first layer joins several inputs be built by a call, as those with one input are.
+    """Has `Sequential` models whose first layer joins several inputs take those as symbols, layer by layer.
 
-    Without it they have no variables before numbers pass through them, and on symbols they are an error.
+    They are an error to Keras 3, which such models are not built by before numbers pass through them.
     """
-    build = keras.Sequential.build
+    call = keras.Sequential.__call__
 
-    @functools.wraps(build)
-    def either(self: Any, input_shape: Any = None) -> None:
-        if not (isinstance(input_shape, list | tuple) and input_shape and isinstance(input_shape[0], list | tuple)):
-            build(self, input_shape)
-            return
-        inputs = [keras.Input(batch_shape=tuple(shape)) for shape in input_shape]
-        outputs = functools.reduce(lambda rows, layer: layer(rows), self._layers, inputs)
-        self._functional = keras.src.models.Functional(inputs=inputs, outputs=outputs)
+    @functools.wraps(call)
+    def either(self: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        several = isinstance(inputs, list | tuple) and any(keras.utils.is_keras_tensor(part) for part in inputs)
+        if not several or self._functional is not None or type(self).call is not keras.Sequential.call:
+            return call(self, inputs, *args, **kwargs)
+        return functools.reduce(lambda rows, layer: layer(rows), self.layers, inputs)
 
-    keras.Sequential.build = either
+    keras.Sequential.__call__ = either
 
 
 def _name_training(model: Any) -> None:

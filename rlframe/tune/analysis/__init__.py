@@ -116,7 +116,7 @@ class Analysis:
         directory = self._directory(trial)
         metric = metric or self.default_metric or _ITERATION
         values = self.trial_dataframes[directory].set_index(_ITERATION, drop=False)[metric]
-        places = [path for path in sorted(Path(directory).rglob("checkpoint_*")) if path.is_dir()]
+        places = [path for path in sorted(Path(directory).rglob("checkpoint_*")) if _is_checkpoint(path, directory)]
         found = {_iteration_of(place): path_of(str(place)) for place in places}
         return [(found[iteration], values[iteration]) for iteration in sorted(found) if iteration in values]
 
@@ -179,6 +179,13 @@ def _checked_mode(mode: str | None) -> str | None:
     if mode not in (None, "max", "min"):
         raise ConfigError(f"mode={mode!r}: wanted 'max', 'min' or None")
     return mode
+
+
+def _is_checkpoint(path: Path, trial: str) -> bool:
+    """Returns whether this is a checkpoint of a trial; directories within a checkpoint are a program's own."""
+    within = any(parent.name.startswith("checkpoint_") for parent in path.relative_to(trial).parents)
+    numbered = path.name.removeprefix("checkpoint_").isdecimal()
+    return path.is_dir() and not within and (numbered or (path / "state.json").is_file())
 
 
 def _iteration_of(checkpoint: Path) -> int:

@@ -283,5 +283,10 @@ def test_merge_none_for_what_rllib_did_not_read_keeps_the_default() -> None:
     distributional = dict.fromkeys(("v_min", "v_max", "sigma0", "prioritized_replay_beta_annealing_timesteps"))
     assert merge_configs(DQNConfig.defaults(), distributional, DQNConfig) == DQNConfig.defaults()
     assert merge_configs(SACConfig.defaults(), {"lr": None}, SACConfig) == SACConfig.defaults()
+    uniform = {"prioritized_replay": False, "prioritized_replay_alpha": None}
+    assert merge_configs(DQNConfig.defaults(), uniform, DQNConfig)["prioritized_replay_alpha"] == 0.6
+    for read in ({"num_atoms": 51, "v_min": None}, {"prioritized_replay_alpha": None}):
+        with pytest.raises(ConfigError, match="got None, wanted a number"):
+            merge_configs(DQNConfig.defaults(), read, DQNConfig)
     with pytest.raises(ConfigError, match="gamma: got None, wanted a number"):
         merge_configs(CommonConfig.defaults(), {"gamma": None}, CommonConfig)

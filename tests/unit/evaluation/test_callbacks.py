@@ -17,7 +17,7 @@ from rlframe.evaluation.callbacks import call_hook, make_callbacks, misnamed_hoo
 from rlframe.evaluation.metrics import RolloutMetrics, summarize_episodes
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.policy.policy import PolicySpec
-from rlframe.utils.errors import ConfigError
+from rlframe.utils.errors import ConfigError, EnvError
 from tests.helpers.envs import Counting
 from tests.helpers.workers import make_worker
 
@@ -84,6 +84,30 @@ def test_the_first_episodes_begin_in_all_environments_before_a_callback_sees_one
     assert seen == [(0, first), (1, first)]
     worker.sample()
     assert seen[2:] == [(0, [first[0] + 1, first[1]]), (1, [first[0] + 1, first[1] + 1])]
+
+
+def test_an_environment_that_has_begun_is_not_made_anew_because_another_has_failed():
+    made = []
+
+    class SecondFails(Counting):
+        def __init__(self, config):
+            super().__init__(config)
+            self.number = config.vector_index
+            made.append(self.number)
+
+        def reset(self, **kwargs):
+            if self.number == 1 and made.count(1) == count + 1:
+                raise RuntimeError("no")
+            return super().reset(**kwargs)
+
+    count = -1
+    worker = make_worker(SecondFails, num_envs_per_worker=2, rollout_fragment_length=1, recreate_failed_workers=True)
+    before, count = made.count(0), made.count(1) - 1
+    with pytest.raises(EnvError, match="slot 1"):
+        worker.sample()
+    worker.sample()
+    assert made.count(0) == before
+    assert made.count(1) == count + 2
 
 
 def test_base_env_shows_the_users_environments():

@@ -41,6 +41,8 @@ def test_the_best_trial_is_the_one_with_the_best_row(folder):
 def test_checkpoints_have_the_metrics_of_their_iterations(folder):
     analysis = tune.Analysis(str(folder))
     paths = [str(folder / "a" / f"checkpoint_00000{iteration}" / f"checkpoint-{iteration}") for iteration in (2, 3)]
+    (folder / "a" / "checkpoint_best").mkdir()  # a program's own
+    (folder / "a" / "checkpoint_000003" / "checkpoint_000002").mkdir()
     checkpoints = analysis.get_trial_checkpoints_paths(folder / "a", "episode_reward_mean")
     assert checkpoints == [(paths[0], 9), (paths[1], 2)]
     trial = SimpleNamespace(logdir=str(folder / "a"))

@@ -103,6 +103,10 @@ def test_mean_std_filter_several_at_once_are_counted_each_and_normalised_alike(c
     assert f(np.zeros((0, 2))).shape == (0, 2)
     assert f.rs.n == f.buffer.n == 3
     assert f.rs.shape == (2,)
+    for several in (np.zeros((3, 1)), np.zeros((3, 5))):
+        for count in (f, f.filter_batch):
+            with pytest.raises(ValueError, match="Got observations of shape"):
+                count(several)
     with pytest.raises(ValueError, match=r"Got an observation of shape \(3,\) to count; wanted \(2,\)"):
         f([1.0, 2.0, 3.0])
 

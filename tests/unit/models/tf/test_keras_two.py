@@ -79,6 +79,19 @@ def test_a_sequence_that_begins_by_joining_inputs_has_weights_once_it_is_called_
     np.testing.assert_array_equal(tape.gradient(loss, joined.trainable_variables[-1]), [6.0])
 
 
+def test_sequences_on_numbers_are_keras_own():
+    rows = [tf.ones((6, 3)), tf.zeros((6, 2))]
+    joined = tf.keras.Sequential([tf.keras.layers.Concatenate(), tf.keras.layers.Dense(1)])
+    assert joined(rows).shape == (6, 1)
+    assert [layer["class_name"] for layer in joined.get_config()["layers"]] == ["Concatenate", "Dense"]
+
+    class JoinsItself(tf.keras.Sequential):
+        def call(self, inputs):
+            return super().call(tf.concat(inputs, 1))
+
+    assert JoinsItself([tf.keras.layers.Dense(1)])(rows).shape == (6, 1)
+
+
 def test_units_that_are_no_whole_number_stay_an_error():
     with pytest.raises(ValueError, match="units"):
         tf.keras.layers.Dense(2.5)
