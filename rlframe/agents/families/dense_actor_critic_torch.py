@@ -64,8 +64,8 @@ class _DenseCritics(FusedLoss):
         value: Tensor = smallest([critic(after)[:, 0] for critic in self._targets])
         return value
 
-    def _fill_critics(self, x: Tensor, targets: Tensor, batch: SampleBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Fills the critics' gradients; returns the sum of losses, the TD errors' mean size, the first's values [B].
+    def _fill_critics(self, x: Tensor, targets: Tensor, batch: SampleBatch) -> tuple[Tensor, list[Tensor], Tensor]:
+        """Fills the critics' gradients; returns the sum of losses, each one's TD errors [B], the first's values [B].
 
         Args:
             x: Observations and the actions taken, side by side [B, n].
@@ -73,16 +73,17 @@ class _DenseCritics(FusedLoss):
             batch: Its importance weights are read.
         """
         weights, rows = batch.get(WEIGHTS), len(targets)
-        total, size, first = targets.new_zeros(()), targets.new_zeros(()), targets
+        total, errors, first = targets.new_zeros(()), [], targets
         for index, critic in enumerate(self._critics):
             kept = critic.forward(x)
             values = kept[-1][:, 0]
             error = values - targets
             slope, per_row = self._error_slope(error, weights)
             critic.backward(kept, (slope / rows).unsqueeze(1), input_grad=False)
-            total, size = total + per_row.mean(), size + error.abs()
+            total = total + per_row.mean()
+            errors.append(error)
             first = values if index == 0 else first
-        return total, size / len(self._critics), first
+        return total, errors, first
 
     def _error_slope(self, error: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns the slope of each row's loss by its TD error, and the loss. Float [B] each."""
@@ -128,7 +129,7 @@ class DenseSACGradients(_DenseCritics):
         next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
         next_value = self._target_value(next_obs, next_own)
         targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value - alpha * next_logp)
-        critic_loss, td_error, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        critic_loss, errors, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
         acting = self._actor.forward(obs)
         own, logp = squashed_gaussian(acting[-1], noise)
         own_value, ascent = self._ascent(obs, own)
@@ -138,6 +139,7 @@ class DenseSACGradients(_DenseCritics):
         model.log_alpha.grad.copy_(-surplus)
         actor_loss = (alpha * logp - own_value).mean()
         alpha_loss = -model.log_alpha * surplus
+        td_error = sum(error.abs() for error in errors) / len(errors)
         output = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values, own)
         policy.keep_output(output)
         losses: Mapping[str, Tensor] = output.losses
@@ -214,13 +216,13 @@ class DenseDDPGGradients(_DenseCritics):
         obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         next_value = self._target_value(next_obs, policy.target_actions(self._target_actor(next_obs), batch))
         targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value)
-        critic_loss, _, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
+        critic_loss, errors, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
         decay = policy.config.l2_reg or 0.0
         actor_loss = self._fill_actor(obs) if policy.due("actor") else None
         if decay:
             for chain in (*self._critics, *(() if actor_loss is None else (self._actor,))):
                 chain.add_decay(decay)
-        output = policy.output(model, critic_loss, actor_loss, values - targets, values)
+        output = policy.output(model, critic_loss, actor_loss, errors[0], values)
         policy.keep_output(output)
         losses: Mapping[str, Tensor] = output.losses
         return losses
