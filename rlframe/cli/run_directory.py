@@ -16,7 +16,7 @@ from typing import Any
 from rlframe.cli.patience import Patience
 from rlframe.cli.stop import StopCriterion
 from rlframe.config.faults import shorten
-from rlframe.trainer.checkpointing import noted_directory, resolve_path
+from rlframe.trainer.checkpoint_paths import noted_directory, resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import is_inside, read_json
 from rlframe.utils.run_lock import LOCK_FILE

@@ -18,7 +18,8 @@ import numpy as np
 from rlframe.config.faults import shorten
 from rlframe.offline.array_pickles import MOST_BYTES
 from rlframe.rllib1x.pickled_state import Plain, Unread, read_pickle
-from rlframe.trainer.checkpointing import apply, gather, is_pointer
+from rlframe.trainer.checkpoint_paths import is_pointer
+from rlframe.trainer.checkpointing import apply, gather
 from rlframe.utils.errors import CheckpointError, DataError
 from rlframe.utils.files import read_bytes
 

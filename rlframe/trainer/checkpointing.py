@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import re
-import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -16,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from rlframe.config.faults import shorten
+from rlframe.trainer.checkpoint_paths import said
 from rlframe.trainer.loggers import flatten, to_jsonable
 from rlframe.trainer.recovery import revive
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError
-from rlframe.utils.files import is_inside, read_json
-from rlframe.utils.state_files import STRUCTURE, is_file_of_a_state, read_state, write_state
+from rlframe.utils.state_files import is_file_of_a_state, read_state, write_state
 
 _LOGGER = logging.getLogger("rlframe")
 SCHEMA = 1
@@ -31,21 +29,6 @@ def save(trainer: Any, directory: str) -> None:
     """Writes a checkpoint of a trainer; see `Trainer.save`."""
     write_state(directory, trainer.__getstate__(), describe(trainer))  # which a program may have extended
     _LOGGER.info("checkpoint of iteration %s written: %s", trainer.iteration, directory)
-
-
-def number_by_iteration(storage: Any, iteration: int) -> None:
-    """Has Tune name a trial's next checkpoint by its iteration, as Ray 1.x did, and not by how many there are.
-
-    A trial that goes on from another's checkpoint passes an iteration twice: the next free number is taken then.
-
-    Args:
-        storage: Ray's `StorageContext` of the trial; its index becomes the one before that of the checkpoint.
-        iteration: Of the trainer.
-    """
-    storage.current_checkpoint_index = max(iteration, storage.current_checkpoint_index + 1)
-    while storage.storage_filesystem.get_file_info(storage.checkpoint_fs_path).type.name != "NotFound":
-        storage.current_checkpoint_index += 1
-    storage.current_checkpoint_index -= 1
 
 
 def describe(trainer: Any) -> dict[str, Any]:
@@ -178,115 +161,6 @@ def _remote_states(workers: Any) -> dict[str, Any]:
     return {str(indexes[place]): state for place, state in states.items()}
 
 
-_OLD_NAME = re.compile(r"checkpoint-\d+")
-_POINTER = "The checkpoint is this file's directory; restore() takes either path.\n"
-#: In a checkpoint that a program's own `save_checkpoint` wrote: the path that it returned, and counters.
-NOTE = "saved_by_program.json"
-
-
-def leave_pointer(directory: str, iteration: int) -> str:
-    """Writes the file `checkpoint-<iteration>`, by which programs know RLlib's checkpoints, and returns its path."""
-    for name in os.listdir(directory):
-        if name == NOTE or is_pointer(os.path.join(directory, name)):  # of what was here before
-            os.remove(os.path.join(directory, name))
-    path = Path(directory, f"checkpoint-{iteration}")
-    if not path.exists():  # what is there is RLlib's
-        path.write_bytes(_POINTER.encode())
-    return os.path.join(directory, path.name)
-
-
-def is_pointer(path: str | os.PathLike[str]) -> bool:
-    """Returns whether this is a file of `leave_pointer`'s, and not one of RLlib's."""
-    return _OLD_NAME.fullmatch(os.path.basename(path)) is not None and _points(path)
-
-
-def _points(path: str | os.PathLike[str]) -> bool:
-    if not os.path.isfile(path):
-        return False
-    with open(path, "rb") as file:
-        return file.read(len(_POINTER) + 1) == _POINTER.encode()
-
-
-def path_of(directory: str) -> str:
-    """Returns the path by which programs of RLlib know a checkpoint; its directory's is `os.path.dirname` of that.
-
-    It is the path that a program's own `save_checkpoint` returned, else the file `checkpoint-N`. Where there is
-    neither, it is the directory with a slash behind it, as in Ray 1.x.
-    """
-    if os.path.isfile(os.path.join(directory, NOTE)):
-        name = read_note(directory)["file"] or ""
-    else:
-        name = next((name for name in os.listdir(directory) if is_pointer(os.path.join(directory, name))), "")
-    path = os.path.join(directory, name)
-    return os.path.join(path, "") if os.path.isdir(path) else path
-
-
-def read_note(directory: str) -> dict[str, Any]:
-    """Returns what is noted of a program's own checkpoint: `file`, the path in it or None, and `counters`.
-
-    Raises:
-        CheckpointError: If the note is damaged, or its path leads out of the checkpoint.
-    """
-    path = Path(directory, NOTE)
-    try:
-        note = read_json(path)
-        file, counters = note["file"], dict(note["counters"])
-        if file is not None and not is_inside(Path(directory, file), Path(directory)):
-            raise ValueError(f"file is {shorten(file)}, wanted a path in the checkpoint")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{str(path)!r} is damaged: {_said(error)}") from error
-    return {"file": file, "counters": counters}
-
-
-def noted_directory(path: str) -> str | None:
-    """Returns the directory of a checkpoint that a program's own `save_checkpoint` wrote; None if it is none.
-
-    Args:
-        path: That directory, a file in it, or the path that was returned: it may be what several files' names begin
-            with, or lie deeper.
-    """
-    for place in (Path(path), *Path(path).parents):
-        if (place / NOTE).is_file():
-            inside = Path(path).relative_to(place)
-            is_its = len(inside.parts) < 2 and (place == Path(path) or os.path.isfile(path))
-            return str(place) if is_its or inside == Path(read_note(str(place))["file"] or "") else None
-    return None
-
-
-def resolve_path(path: str) -> str:
-    """Returns the checkpoint directory for itself, or for a path in it that `Trainer.save` returned.
-
-    Numbers may lack their zeros, as up to Ray 1.3 (`checkpoint_10/checkpoint-10`).
-    """
-    numbered = re.fullmatch(r"(.*checkpoint_)(\d+)(/checkpoint-\d+)?/*", path)
-    if numbered and not os.path.exists(numbered[1] + numbered[2]):
-        padded = f"{numbered[1]}{numbered[2]:0>6}"
-        path = padded if os.path.isdir(padded) else path
-    parent = os.path.dirname(path) or os.curdir
-    noted = noted_directory(path)
-    if noted is not None:
-        nearest = path if os.path.isdir(path) else parent  # of a trainer that a program's own one holds
-        return nearest if os.path.isfile(os.path.join(nearest, STRUCTURE)) else noted
-    inside = [os.path.join(path, name) for name in os.listdir(path)] if os.path.isdir(path) else [path]
-    if any(
-        _OLD_NAME.fullmatch(os.path.basename(file)) and not is_pointer(file) for file in inside if os.path.isfile(file)
-    ):
-        raise CheckpointError(
-            f"{path!r} is a checkpoint of RLlib 1.x, a pickle: rlframe.rllib1x.checkpoints.load_rllib_checkpoint("
-            "trainer, path) reads it without executing anything, and so does `rlframe migrate-checkpoint`"
-        )
-    if os.path.isdir(path):
-        return path
-    if _points(path) and not os.path.isfile(os.path.join(parent, STRUCTURE)):
-        raise CheckpointError(
-            f"{path!r} is the file checkpoint-N of a checkpoint without the rest: wanted the whole directory that "
-            "trainer.save() wrote it into; copy that, os.path.dirname(path)"
-        )
-    if os.path.basename(path).startswith("checkpoint-") and os.path.isdir(parent):
-        return parent
-    raise CheckpointError(f"no checkpoint at {path!r}: wanted the path that trainer.save() returned, or its directory")
-
-
 def load(trainer: Any, directory: str) -> None:
     """Takes over a checkpoint, or raises and leaves the trainer as it was.
 
@@ -318,7 +192,7 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
     try:
         missing = check_fits(trainer, meta, directory)
     except (KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"checkpoint {directory!r} is malformed: {_said(error)}") from error
+        raise CheckpointError(f"checkpoint {directory!r} is malformed: {said(error)}") from error
     before = gather(trainer, buffer=False)
     since = {name: getattr(trainer, name) for name in (*_SINCE_RESTORE, "_goes_on_exactly", "_left_behind")}
     added: list[str] = []
@@ -338,7 +212,7 @@ def _take_over(trainer: Any, state: dict[str, Any], meta: dict[str, Any], direct
         if isinstance(error, CheckpointError) or not isinstance(error, Exception):
             raise
         differs = _differences(meta.get("config"), describe(trainer)["config"])
-        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {_said(error)}{differs}") from error
+        raise CheckpointError(f"checkpoint {directory!r} does not fit this trainer: {said(error)}{differs}") from error
 
 
 #: Sections and keys whose values can change what is restored; the first to be named where a checkpoint does not fit.
@@ -371,8 +245,6 @@ def _working_parts(trainer: Any) -> dict[str, Any]:
 
 
 _LARGEST = 2**63
-#: Characters of what a file says that are repeated in a message.
-_MOST_WORDS = 2000
 
 
 def check_kinds(before: Any, after: Any, place: str) -> None:
@@ -409,12 +281,6 @@ def _kind_of(value: Any) -> str:
         if isinstance(value, classes):  # type: ignore[arg-type]
             return kind
     return type(value).__name__
-
-
-def _said(error: Exception) -> str:
-    """Returns an error in words; those that Python raises itself often hold no more than a key."""
-    text = str(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
-    return text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}..."
 
 
 def check_fits(trainer: Any, meta: dict[str, Any], directory: str) -> list[str]:
@@ -621,7 +487,7 @@ def from_bytes(trainer: Any, data: bytes) -> None:
                 archive.extractall(directory)
         except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError, RuntimeError) as error:
             raise CheckpointError(
-                f"these bytes are no checkpoint ({_said(error)}): wanted what save_to_object() returned"
+                f"these bytes are no checkpoint ({said(error)}): wanted what save_to_object() returned"
             ) from error
         try:
             load(trainer, directory)
@@ -648,18 +514,3 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError(f"it holds {strange[0] if strange else 'a file twice'!r}")
     if any(m.compress_type != zipfile.ZIP_STORED for m in members) or sum(m.file_size for m in members) > size:
         raise ValueError("its files are compressed")
-
-
-def delete(path: str) -> None:
-    """Removes a checkpoint's directory.
-
-    Args:
-        path: It, or a path in it that `Trainer.save` returned.
-
-    Raises:
-        CheckpointError: If it is none; nothing is removed then.
-    """
-    directory = resolve_path(path)
-    if not any(os.path.isfile(os.path.join(directory, name)) for name in (STRUCTURE, NOTE)):
-        raise CheckpointError(f"{directory!r} is no checkpoint, and stays: wanted what trainer.save() returned")
-    shutil.rmtree(directory)

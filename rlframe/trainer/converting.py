@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from rlframe.trainer.checkpointing import resolve_path
+from rlframe.trainer.checkpoint_paths import resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.state_files import read_state, write_state
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rlframe.config.convert import kinds_of
 from rlframe.config.nested_dict import overlay
 from rlframe.trainer import tune_registry
-from rlframe.trainer.checkpointing import resolve_path
+from rlframe.trainer.checkpoint_paths import resolve_path
 from rlframe.utils import names
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.files import read_json

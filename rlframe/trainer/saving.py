@@ -7,17 +7,18 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from ray.tune import Checkpoint, Trainable
+from ray.tune import Checkpoint
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
-from rlframe.trainer import checkpointing
+from rlframe.trainer import checkpoint_paths, checkpointing
+from rlframe.trainer.old_names import TellsTuneOfDirectories
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.names import trusting
 
 _FORMATS = ("checkpoint", "model", "onnx")
 
 
-class SavingMixin(Trainable):
+class SavingMixin(TellsTuneOfDirectories):
     """What leaves a `Trainer` and comes back: weights, checkpoints, and files of its policies."""
 
     workers: Any
@@ -51,9 +52,9 @@ class SavingMixin(Trainable):
             CheckpointError: If a program's own `save_checkpoint` returns a dict, which nothing would write.
         """
         if self._storage:  # under Tune, which keeps checkpoints itself
-            checkpointing.number_by_iteration(self._storage, self.iteration)
+            checkpoint_paths.number_by_iteration(self._storage, self.iteration)
             return cast(str, super().save(checkpoint_dir))
-        directory = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        directory = checkpoint_paths.directory_for(checkpoint_dir or self.logdir, self.iteration)
         save: Any = self.save_checkpoint
         if type(self).save_checkpoint is not SavingMixin.save_checkpoint:  # a program's own finds the directory there
             os.makedirs(directory, exist_ok=True)
@@ -62,7 +63,7 @@ class SavingMixin(Trainable):
                 f"{type(self).__name__}: save_checkpoint() returned a dict, wanted files in the directory that it is "
                 "given; what __getstate__() returns is written without one"
             )
-        return checkpointing.path_of(directory)
+        return checkpoint_paths.path_of(directory)
 
     def save_checkpoint(self, checkpoint_dir: str) -> str:  # type: ignore[override]  # its annotation lacks paths
         """Writes all that is needed to go on exactly into a directory: arrays and JSON, no code.
@@ -71,12 +72,7 @@ class SavingMixin(Trainable):
             The path of the file `checkpoint-N` in it, as RLlib's.
         """
         checkpointing.save(self, checkpoint_dir)
-        return checkpointing.leave_pointer(checkpoint_dir, self.iteration)
-
-    def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
-        """Tells Tune of a checkpoint; what `save_checkpoint` returned may be the path of a file, which Tune refuses."""
-        kept = checkpoint_dict_or_path if isinstance(checkpoint_dict_or_path, dict) else None
-        return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)
+        return checkpoint_paths.leave_pointer(checkpoint_dir, self.iteration)
 
     def restore(self, checkpoint_path: Any, *, trust: bool = False) -> None:
         """Goes on from a checkpoint: the path that `save` returned, the checkpoint's directory, or Tune's object.
@@ -99,7 +95,7 @@ class SavingMixin(Trainable):
 
     def load_checkpoint(self, checkpoint_path: Any) -> None:
         """Takes over the state of a checkpoint, given by its directory or a path in it."""
-        checkpointing.load(self, checkpointing.resolve_path(checkpoint_path))
+        checkpointing.load(self, checkpoint_paths.resolve_path(checkpoint_path))
 
     def save_to_object(self) -> bytes:
         """Returns a checkpoint as bytes (a zip of the checkpoint's files)."""
@@ -132,7 +128,7 @@ class SavingMixin(Trainable):
 
     def delete_checkpoint(self, checkpoint_path: str) -> None:
         """Removes the whole directory of a checkpoint, given by it or a path in it."""
-        checkpointing.delete(checkpoint_path)
+        checkpoint_paths.delete(checkpoint_path)
 
     # --- policies for use elsewhere ---------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 import ray.tune
 import ray.tune.experiment
 
-from rlframe.trainer import checkpointing
+from rlframe.trainer import checkpoint_paths
 from rlframe.utils.errors import ConfigError
 
 #: What Tune writes for each trial.
@@ -63,7 +63,7 @@ class CheckpointPath(str):
 
 def _old_path(checkpoint: ray.tune.Checkpoint) -> str:
     path = str(checkpoint.path)
-    return checkpointing.path_of(path) if _is_local(checkpoint) and os.path.isdir(path) else path
+    return checkpoint_paths.path_of(path) if _is_local(checkpoint) and os.path.isdir(path) else path
 
 
 def _is_local(checkpoint: Any) -> bool:

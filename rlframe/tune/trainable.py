@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Any, cast
+from typing import Any
 
-import ray.tune
-
-from rlframe.trainer import checkpointing
-from rlframe.trainer.old_names import give_present_names
+from rlframe.trainer import checkpoint_paths
+from rlframe.trainer.old_names import TellsTuneOfDirectories, give_present_names
 
 
-class Trainable(ray.tune.Trainable):
+class Trainable(TellsTuneOfDirectories):
     """Base of trainables of one's own: `ray.tune.Trainable`, whose checkpoints have paths, as in Ray 1.x.
 
     Subclasses may use the method names of Ray 0.8.
@@ -32,20 +30,15 @@ class Trainable(ray.tune.Trainable):
             checkpoint_dir: Parent directory; None takes `logdir`.
         """
         if self._storage:
-            checkpointing.number_by_iteration(self._storage, self.iteration)
+            checkpoint_paths.number_by_iteration(self._storage, self.iteration)
             return super().save(checkpoint_dir)
-        directory = os.path.join(checkpoint_dir or self.logdir, f"checkpoint_{self.iteration:06d}")
+        directory = checkpoint_paths.directory_for(checkpoint_dir or self.logdir, self.iteration)
         super().save(directory)
-        return checkpointing.path_of(directory)
+        return checkpoint_paths.path_of(directory)
 
     def restore(self, checkpoint_path: Any) -> None:
         """Goes on from a checkpoint: the path that `save` returned, the checkpoint's directory, or Tune's object."""
         if isinstance(checkpoint_path, (str, os.PathLike)):
             path = os.fspath(checkpoint_path)
-            checkpoint_path = checkpointing.noted_directory(path) or path
+            checkpoint_path = checkpoint_paths.noted_directory(path) or path
         super().restore(checkpoint_path)
-
-    def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
-        """Tells Tune of a checkpoint; what `save_checkpoint` returned may be the path of a file, which Tune refuses."""
-        kept = checkpoint_dict_or_path if isinstance(checkpoint_dict_or_path, dict) else None
-        return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)

@@ -23,7 +23,7 @@ from typing import Any
 
 import ray.tune
 
-from rlframe.trainer.checkpointing import noted_directory
+from rlframe.trainer.checkpoint_paths import noted_directory
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import logger_callbacks
 from rlframe.tune.specs import with_specs

@@ -18,6 +18,7 @@ from rlframe.offline.input_reader import InputReader
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
 from rlframe.trainer import checkpointing
+from rlframe.trainer.checkpoint_paths import resolve_path
 from rlframe.utils.errors import CheckpointError, ConfigError, UnsupportedSpaceException
 from rlframe.utils.state_files import read_state, write_state
 
@@ -363,7 +364,7 @@ def weights_in(checkpoint: str, player: str) -> tuple[dict[str, Any], Any]:
         ConfigError: If it holds several.
     """
     try:
-        state, _ = read_state(checkpointing.resolve_path(checkpoint))
+        state, _ = read_state(resolve_path(checkpoint))
     except CheckpointError as error:
         raise CheckpointError(f"player {player!r}: {error}") from error
     policies = state["local_worker"]["policies"]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlframe.trainer.checkpointing import path_of
+from rlframe.trainer.checkpoint_paths import path_of
 from rlframe.tune.results import ExperimentAnalysis
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.files import read_json

@@ -23,7 +23,7 @@ from rlframe.revive.server import ReviveServer
 from rlframe.revive.stages import Inputs, RunFiles
 from rlframe.revive.verdict import Verdict, verdict_of
 from rlframe.revive.workspace import StageRecord, Workspace
-from rlframe.trainer.checkpointing import is_pointer
+from rlframe.trainer.checkpoint_paths import is_pointer
 from rlframe.tune.trial_pool import Finished, TrialPool
 from rlframe.utils.errors import CheckpointError, ConfigError, DataError
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlframe import tune
-from rlframe.trainer.checkpointing import leave_pointer
+from rlframe.trainer.checkpoint_paths import leave_pointer
 from rlframe.tune.config_parser import make_parser
 from rlframe.tune.resources import json_to_resources, resources_to_json
 from rlframe.tune.tune import _make_scheduler

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.fs
 import ray.tune
 
-from rlframe.trainer.checkpointing import leave_pointer
+from rlframe.trainer.checkpoint_paths import leave_pointer
 from rlframe.tune.results import path_of
 
 

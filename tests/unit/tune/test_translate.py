@@ -14,7 +14,7 @@ from ray.tune.trainable.function_trainable import wrap_function
 
 from rlframe import tune
 from rlframe.agents.pg import PGTrainer
-from rlframe.trainer.checkpointing import NOTE
+from rlframe.trainer.checkpoint_paths import NOTE
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
 from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
