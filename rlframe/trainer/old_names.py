@@ -9,9 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from typing import Any, cast
-
-import ray.tune
+from typing import Any
 
 from rlframe.trainer.checkpoint_paths import NOTE, noted_directory, path_of, read_note
 
@@ -30,15 +28,6 @@ class _Kept(dict[str, Any]):
     """What a program's own `save_checkpoint` returned, which Ray pickles, with the trainable's counters."""
 
     counters: dict[str, Any]
-
-
-class TellsTuneOfDirectories(ray.tune.Trainable):
-    """Trainables whose `save_checkpoint` may return the path of a file, as in Ray 1.x: today's Tune refuses it."""
-
-    def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
-        """Tells Tune of a checkpoint."""
-        kept = checkpoint_dict_or_path if isinstance(checkpoint_dict_or_path, dict) else None
-        return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)
 
 
 def give_present_names(cls: type[Any]) -> None:

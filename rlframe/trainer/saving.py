@@ -7,15 +7,23 @@ import os
 from pathlib import Path
 from typing import Any, cast
 
-from ray.tune import Checkpoint
+from ray.tune import Checkpoint, Trainable
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.trainer import checkpoint_paths, checkpointing
-from rlframe.trainer.old_names import TellsTuneOfDirectories
 from rlframe.utils.errors import CheckpointError, ConfigError
 from rlframe.utils.names import trusting
 
 _FORMATS = ("checkpoint", "model", "onnx")
+
+
+class TellsTuneOfDirectories(Trainable):
+    """Trainables whose `save_checkpoint` may return the path of a file, as in Ray 1.x: today's Tune refuses it."""
+
+    def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
+        """Tells Tune of a checkpoint."""
+        kept = checkpoint_dict_or_path if isinstance(checkpoint_dict_or_path, dict) else None
+        return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)
 
 
 class SavingMixin(TellsTuneOfDirectories):

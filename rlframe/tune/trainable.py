@@ -6,7 +6,8 @@ import os
 from typing import Any
 
 from rlframe.trainer import checkpoint_paths
-from rlframe.trainer.old_names import TellsTuneOfDirectories, give_present_names
+from rlframe.trainer.old_names import give_present_names
+from rlframe.trainer.saving import TellsTuneOfDirectories
 
 
 class Trainable(TellsTuneOfDirectories):
