@@ -11,6 +11,8 @@ import json
 import os
 from typing import Any
 
+import ray.tune
+
 from rlframe.trainer.checkpoint_paths import NOTE, noted_directory, path_of, read_note
 
 _PRESENT_NAMES = {
