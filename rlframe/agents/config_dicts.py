@@ -439,11 +439,15 @@ class _AdvantageKeys(_CommonKeys, _AdvantageKeysReserved, total=False):
     use_gae: bool
     """Generalised advantage estimates."""
 
+class _ValueNormalizationKeys(_AdvantageKeys, total=False):
+    normalize_values: bool | None
+    """PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is in units of that deviation then."""
+
 class _AdvantageActorCriticKeys(_AdvantageKeys, _LossWeightsKeys, total=False):
     grad_clip: float | None
     """Largest global norm of the gradient of the mean over rows; None or 0 does not clip."""
 
-class _A2CKeys(_AdvantageActorCriticKeys, total=False):
+class _A2CKeys(_AdvantageActorCriticKeys, _ValueNormalizationKeys, total=False):
     microbatch_size: int | None
     """Rows whose gradients are computed at once, and averaged over a train batch; None or 0: all of it."""
 
@@ -881,7 +885,7 @@ class _TD3BCKeys(_DDPGKeys, total=False):
     critic_layer_norm: bool
     """The critics' hidden layers are normalised, row by row."""
 
-class _TRPOKeys(_AdvantageKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _GradientClippingKeys, total=False):
+class _TRPOKeys(_ValueNormalizationKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _GradientClippingKeys, total=False):
     max_kl: float
     """δ: largest mean KL divergence of a step. In nats."""
     cg_iters: int
@@ -896,8 +900,6 @@ class _TRPOKeys(_AdvantageKeys, _EntropyBonusKeys, _LearningRateScheduleKeys, _G
     """Lengths of a step that are tried before it is given up."""
     line_search_shrink: float
     """Each length that is tried, by the one before."""
-    normalize_values: bool | None
-    """PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is in units of that deviation then."""
     vf_num_sgd_iter: int
     """Passes of the values' steps over a train batch."""
     vf_sgd_minibatch_size: int

@@ -29,6 +29,11 @@ _MOVED = 1e-3
 _SIGMA, _MU = f"{POPART_LAYER}.weight", f"{POPART_LAYER}.bias"
 
 
+def value_std(policy: Any) -> Any:
+    """Returns σ, which a policy's values are normalised by; 1 for policies without PopArt."""
+    return getattr(policy, "value_std", 1.0)
+
+
 class PopArt(Component):
     """The running moments of a policy's value targets: V(s) is μ + σ times what a network gives.
 

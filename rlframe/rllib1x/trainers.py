@@ -11,8 +11,9 @@ from rlframe.agents.ddpg.ddpg import DDPGConfig
 from rlframe.agents.dqn.apex import ApexConfig
 from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.dqn.r2d2 import R2D2Config
+from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.agents.ppo.ddppo import DDPPOConfig
-from rlframe.agents.ppo.ppo import PPOConfig, UpdateValueNormalizer
+from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.sac.rnnsac import RNNSACConfig
 from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.a3c.a3c import AdvantageActorCriticConfig
+from rlframe.agents.families.value_normalization import UpdateValueNormalizer, ValueNormalizationConfig
 from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from rlframe.evaluation.worker_set import WorkerSet
 
 
-class A2CConfig(AdvantageActorCriticConfig):
+class A2CConfig(AdvantageActorCriticConfig, ValueNormalizationConfig):
     """Keys of A2C."""
 
     new_defaults = {"rollout_fragment_length": 20}  # noqa: RUF012
@@ -37,6 +39,15 @@ class A2CConfig(AdvantageActorCriticConfig):
         None, "Rows whose gradients are computed at once, and averaged over a train batch; None or 0: all of it.", low=0
     )
 
+    def faults(self) -> Iterator[str]:
+        """Yields cross-field faults; never rewrites a value."""
+        yield from super().faults()
+        if self.normalize_values and self.microbatch_size:
+            yield (
+                f"normalize_values=True with microbatch_size={self.microbatch_size}: the moments move once for a whole "
+                "train batch; set microbatch_size to None, or normalize_values to False"
+            )
+
 
 def execution_plan(workers: WorkerSet, config: A2CConfig) -> LocalIterator[Any]:
     """Collects a train batch and does one step on it; with microbatches, on the mean of their gradients."""
@@ -45,7 +56,7 @@ def execution_plan(workers: WorkerSet, config: A2CConfig) -> LocalIterator[Any]:
     concat = ConcatBatches(micro or rows, config.multiagent.count_steps_by)
     batches = ParallelRollouts(workers, mode="bulk_sync").combine(concat)
     if not micro:
-        whole = batches.for_each(TrainOneStep(workers))
+        whole = batches.for_each(UpdateValueNormalizer(workers)).for_each(TrainOneStep(workers))
         return StandardMetricsReporting(whole, workers, config, asynchronous_iter_time_s=None)
     train = (
         batches.for_each(ComputeGradients(workers))

@@ -14,7 +14,8 @@ from rlframe.losses.policy_gradients import explained_variance, policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, LossOutput
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput
+from rlframe.policy.popart import LayerPopArt, value_std
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the loss of one batch, a scalar, and its statistics.
 
-        mean[ −log π(a|s) A + c_v ½ (V − R)² − c_e H(π) ]
+        mean[ −log π(a|s) A + c_v ½ (V − R)² / σ² − c_e H(π) ]
 
-    RLlib summed over the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
+    σ is the deviation that values are normalised by, see `LayerPopArt`; 1 without `normalize_values`. RLlib summed over
+    the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
     of recurrent batches do not count.
 
     Source: Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", section 4.
@@ -39,7 +41,7 @@ def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
     policy_loss = mean(policy_gradient(dist.logp(train_batch[ACTIONS]), train_batch[ADVANTAGES]))
     values = model.value_function()
     if policy.config.use_critic:
-        vf_loss = 0.5 * mean(ops.square(values - targets))
+        vf_loss = 0.5 * mean(ops.square(values - targets)) / value_std(policy) ** 2
     else:
         vf_loss = ops.zeros_like(policy_loss)
     entropy = mean(dist.entropy())
@@ -79,8 +81,22 @@ class A3CPolicy(LearningPolicy):
     postprocess_trajectory = compute_gae_for_sample_batch
 
     def prepare(self) -> None:
-        """Starts the schedules."""
-        self.components.update(schedules_of(self, self.config))
+        """Makes the schedules and PopArt, which A2C alone has a key for."""
+        self.popart = LayerPopArt(self, normalizes=bool(self.config.get("normalize_values")))
+        self.components.update(popart=self.popart, **schedules_of(self, self.config))
+
+    def model_options(self) -> dict[str, Any]:
+        """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
+        return self.popart.model_options(super().model_options())
+
+    def make_components(self) -> dict[str, Component]:
+        """Checks that the model's values are normalised where the config says so."""
+        self.popart.check_model()
+        return super().make_components()
+
+    def update_value_normalizer(self, rows: SampleBatch) -> None:
+        """Takes a train batch's value targets into PopArt's moments; values stay what they are."""
+        self.popart.update_from(rows)
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam with `lr`, clipped to `grad_clip`; IMPALA's, without V-trace, is for sums over the rows."""

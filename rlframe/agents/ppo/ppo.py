@@ -16,15 +16,15 @@ from rlframe.agents.families.actor_critic import (
     ReturnsOfWholeEpisodesConfig,
 )
 from rlframe.agents.families.optimization import GradientClippingConfig, MinibatchConfig
+from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.config.options import option
 from rlframe.data.columns import OBS, VF_PREDS
-from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import policy_parts
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
@@ -88,22 +88,6 @@ class PPOConfig(
                 "recompute_advantages=True needs a model without memory: values of single observations are computed "
                 "anew; set use_lstm and use_attention to False, or leave advantages as they were sampled"
             )
-
-
-class UpdateValueNormalizer:
-    """Updates PopArt's moments from the value targets of every policy that will learn; batch in and out."""
-
-    def __init__(self, workers: WorkerSet) -> None:
-        self.workers, self._local = workers, workers.local_worker()
-
-    def __call__(self, batch: SampleBatch | MultiAgentBatch) -> SampleBatch | MultiAgentBatch:
-        """Hands each policy its rows."""
-        local = self._local
-        for policy_id, rows in policy_parts(local, batch):
-            policy: Any = local.policy_map[policy_id]
-            if hasattr(policy, "update_value_normalizer"):  # one of the user's own may lack it
-                policy.update_value_normalizer(rows)
-        return batch
 
 
 def recompute_advantages(policy: Any, rows: SampleBatch) -> SampleBatch:

@@ -27,7 +27,7 @@ from rlframe.policy.backends import lazy_policies
 from rlframe.policy.coefficients import AdaptiveKL, schedules_of, update_kl
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
-from rlframe.policy.popart import LayerPopArt
+from rlframe.policy.popart import LayerPopArt, value_std
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -185,11 +185,6 @@ class PPOPolicy(LearningPolicy):
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
         return kl_and_loss_stats(self, train_batch)
-
-
-def value_std(policy: Any) -> Any:
-    """Returns σ, which a policy's values are normalised by; 1 for policies that are no `PPOPolicy`."""
-    return getattr(policy, "value_std", 1.0)
 
 
 __getattr__ = lazy_policies(__name__, PPOPolicy, PPOTorchPolicy="torch", PPOTFPolicy="tf")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.families.actor_critic import EntropyBonusConfig, ReturnsOfWholeEpisodesConfig
 from rlframe.agents.families.optimization import GradientClippingConfig, LearningRateScheduleConfig, WholeRoundConfig
+from rlframe.agents.families.value_normalization import ValueNormalizationConfig
 from rlframe.config.options import option
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
@@ -22,6 +22,7 @@ _PAPER = "Schulman et al. 2015, appendix C"
 
 class TRPOConfig(
     ReturnsOfWholeEpisodesConfig,
+    ValueNormalizationConfig,
     EntropyBonusConfig,
     LearningRateScheduleConfig,
     GradientClippingConfig,
@@ -55,22 +56,10 @@ class TRPOConfig(
         above=0,
         rule=lambda value: None if value < 1 else "a number above 0 and below 1",
     )
-    normalize_values: bool = option(
-        False,
-        "PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is "
-        "in units of that deviation then.",
-        source="van Hasselt et al. 2016, section 2",
-    )
     vf_num_sgd_iter: int = option(10, "Passes of the values' steps over a train batch.", low=1)
     vf_sgd_minibatch_size: int = option(
         128, "Rows of one step of the values; 0 takes the whole train batch.", unit="rows", low=0
     )
-
-    def faults(self) -> Iterator[str]:
-        """Yields cross-field faults; never rewrites a value."""
-        yield from super().faults()
-        if self.normalize_values and not self.use_critic:
-            yield "normalize_values=True needs use_critic=True: there are no values to normalise"
 
 
 def execution_plan(workers: WorkerSet, config: TRPOConfig) -> LocalIterator[Any]:

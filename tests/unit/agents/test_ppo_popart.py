@@ -1,12 +1,13 @@
-"""PPO learns normalised values (PopArt); everybody else sees them in reward units."""
+"""PPO and A2C learn normalised values (PopArt); everybody else sees them in reward units."""
 
 import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 
+from rlframe.agents.a3c import A2CTrainer, A3CTrainer
+from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
-from rlframe.agents.ppo.ppo import UpdateValueNormalizer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.models import ModelCatalog
@@ -86,6 +87,54 @@ def test_loss_is_the_squared_error_in_units(framework, network):
     errors = np.maximum((values - batch["value_targets"]) ** 2, (clipped - batch["value_targets"]) ** 2)
     stats = policy.learn_on_batch(batch)["learner_stats"]
     assert stats["vf_loss"] == pytest.approx(errors.mean() / 100.0**2, rel=1e-3)
+
+
+@every_framework
+@pytest.mark.parametrize("model", MODELS)
+def test_a2c_has_them_too(framework, model):
+    """By hand: half the squared error in units of σ, 100; values move with the moments only as the step does."""
+    policy = make(framework, "A2C", {"normalize_values": True, "model": MODELS[model]})
+    batch = train_batch([-700.0, -900.0] * 6)
+    before = policy.values(batch["obs"])
+    policy.update_value_normalizer(batch)
+    values = policy.values(batch["obs"]).astype(np.float64)
+    np.testing.assert_allclose(values, before, atol=1e-3)
+    assert (policy.value_mean, policy.value_std) == (pytest.approx(-800.0), pytest.approx(100.0))
+    if not policy.is_recurrent():
+        stats = policy.learn_on_batch(batch)["learner_stats"]
+        half_errors = 0.5 * (values - batch["value_targets"]) ** 2
+        assert stats["vf_loss"] == pytest.approx(half_errors.mean() / 100.0**2, rel=1e-3)
+
+
+@torch_first
+def test_a2cs_plan_moves_the_moments_and_resumes_with_them(framework, tmp_path):
+    config = {
+        "normalize_values": True,
+        "framework": framework,
+        "num_workers": 0,
+        "timesteps_per_iteration": 200,
+        "seed": 0,
+    }
+    trainer, resumed = A2CTrainer(config, env="CartPole-v1"), A2CTrainer(config, env="CartPole-v1")
+    try:
+        trainer.train()
+        moments = trainer.get_policy().value_mean, trainer.get_policy().value_std
+        assert moments[0] > 1.0
+        assert trainer.get_weights()["default_policy"]["popart.bias"] == pytest.approx(moments[0])
+        resumed.restore(trainer.save(tmp_path))
+        assert (resumed.get_policy().value_mean, resumed.get_policy().value_std) == moments
+        trainer.train()
+        resumed.train()
+        same(trainer.get_weights()["default_policy"], resumed.get_weights()["default_policy"], rtol=0, atol=0)
+    finally:
+        trainer.stop()
+        resumed.stop()
+
+
+def test_a2c_without_the_key_has_no_layer_of_popart():
+    policy = make("torch", "A2C", {})
+    assert not [name for name in policy.get_weights() if "popart" in name]
+    assert (policy.value_mean, policy.value_std) == (0.0, 1.0)
 
 
 def _wrapped(network):
@@ -375,6 +424,9 @@ def test_a_critic_beside_the_network_has_no_units():
     ("trainer", "config", "said"),
     [
         (PPOTrainer, {"normalize_values": True, "use_critic": False, "use_gae": False}, "needs use_critic=True"),
+        (A2CTrainer, {"normalize_values": True, "use_critic": False, "use_gae": False}, "needs use_critic=True"),
+        (A2CTrainer, {"normalize_values": True, "microbatch_size": 10}, "set microbatch_size to None"),
+        (A3CTrainer, {"normalize_values": True}, "normalize_values"),
         (DDPPOTrainer, {"normalize_values": True}, "DD-PPO learns values in reward units"),
         (DDPPOTrainer, {"normalize_values": None}, "DD-PPO learns values in reward units"),
     ],
