@@ -188,6 +188,7 @@ class ResumableRunner:
                     "step": agent.step,
                     "total": agent.total,
                     "done": agent.done,
+                    "hanging": episode._view(agent.id).hanging,
                 }
                 for agent in self.rows.agents[index].values()
             ],
@@ -280,6 +281,8 @@ class ResumableRunner:
             return False
         self._call("on_episode_start", index)
         take_users_state(episode, saved.get("users", {}))
+        for agent in saved["agents"]:
+            episode._view(ids.find(agent["key"])).hanging = agent.get("hanging")
         return self._same(index, obs)
 
     def _same(self, index: int, obs: dict[Any, Any]) -> bool:

@@ -7,6 +7,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env import register_env
@@ -102,6 +103,54 @@ def test_a_table_of_policies_on_one_agent_goes_on_exactly(tmp_path):
 def test_lives_of_a_game_go_on_exactly(tmp_path):
     register_env("lives_as_episodes", lives_as_episodes)
     assert_goes_on(DQNTrainer, "lives_as_episodes", {**DQN, "multiagent": {"policies": {"only"}}}, tmp_path)
+
+
+class Waits(MultiAgentEnv):
+    """Agent "b" acts in every third of ten steps, and is rewarded with the number of each step."""
+
+    observation_space, action_space = gym.spaces.Box(0.0, 10.0, (1,), np.float32), gym.spaces.Discrete(2)
+
+    def __init__(self, config):
+        self.at = 0
+
+    def _obs(self):
+        seen = np.array([self.at], np.float32)
+        return {"a": seen, "b": seen} if self.at % 3 == 0 else {"a": seen}
+
+    def reset(self, *, seed=None, options=None):
+        self.at = 0
+        return self._obs(), {}
+
+    def step(self, actions):
+        self.at += 1
+        over = {"__all__": self.at == 10}
+        return self._obs(), {"a": 1.0, "b": float(self.at)}, over, ON, {}
+
+
+class RewardsOfTurns(DefaultCallbacks):
+    """Keeps the reward that "b" is seen to have in each of its turns."""
+
+    def on_episode_start(self, *, episode, **kwargs):
+        episode.hist_data["seen"] = []
+
+    def on_episode_step(self, *, episode, **kwargs):
+        if episode.length % 3 == 0:
+            episode.hist_data["seen"].append(episode.last_reward_for("b"))
+
+
+@pytest.mark.parametrize("steps", [7, 8], ids=["a first reward waits", "two rewards wait"])
+def test_callbacks_see_rewards_from_before_a_restore(steps, tmp_path):
+    players = {"multiagent": {"policies": {"all"}, "policy_mapping_fn": lambda agent: "all"}, "num_envs_per_worker": 1}
+    sizes = {"train_batch_size": steps, "rollout_fragment_length": steps, "sgd_minibatch_size": 0, "num_sgd_iter": 1}
+    register_env("waits", Waits)
+    config = {**CONFIG, **players, **sizes, "callbacks": RewardsOfTurns}
+    one, two = (PPOTrainer(copy.deepcopy(config), env="waits") for _ in range(2))
+    one.train()
+    two.restore(one.save(str(tmp_path)))
+    result = two.train()
+    assert result["hist_stats"]["seen"][:3] == [1.0 + 2.0 + 3.0, 4.0 + 5.0 + 6.0, 7.0 + 8.0 + 9.0]
+    one.stop()
+    two.stop()
 
 
 class Spaces(MultiAgentEnv):
