@@ -80,7 +80,8 @@ def visionnet_spec(
 
     Args:
         shape: Height, width and channels.
-        num_outputs: Width of the outputs; None makes the features the output.
+        num_outputs: Width of the outputs; None makes the features the output, which a memory then has before it: all of
+            them, where the last convolution leaves more than 1×1.
         model_config: Keys `conv_filters`, `conv_activation`, `post_fcnet_hiddens`, `post_fcnet_activation`,
             `no_final_linear` and `vf_share_layers`.
         values: Whether the network also has a value head.
@@ -90,17 +91,17 @@ def visionnet_spec(
         ValueError: If an activation is unknown.
     """
     ends_linear = num_outputs is not None and not model_config.get("no_final_linear", False)
-    features = _image_layers(shape, model_config, "", None if ends_linear else num_outputs)
+    features = _image_layers(shape, model_config, "", None if ends_linear else num_outputs, flat=num_outputs is None)
     outputs = [*features, *([Dense("output", "linear", num_outputs, HEAD)] if ends_linear else ())]
     if not values:
         return ModelLayers(tuple(outputs), None, len(features))
     separate = not model_config.get("vf_share_layers", True)
-    own = _image_layers(shape, model_config, "value_", None) if separate else []
+    own = _image_layers(shape, model_config, "value_", None, flat=num_outputs is None) if separate else []
     return ModelLayers(tuple(outputs), (*own, Dense("value", "linear", 1, HEAD)), 0 if separate else len(features))
 
 
 def _image_layers(
-    shape: Sequence[int], model_config: Mapping[str, Any], prefix: str, num_outputs: int | None
+    shape: Sequence[int], model_config: Mapping[str, Any], prefix: str, num_outputs: int | None, *, flat: bool
 ) -> list[Layer]:
     """Returns convolutions and the dense layers behind them, the last one with `num_outputs` units where given."""
     filters = [list(layer) for layer in filters_for(shape, model_config.get("conv_filters"))]
@@ -112,7 +113,7 @@ def _image_layers(
     activation = normalize_activation(model_config.get("conv_activation", "relu"))
     size = tuple(int(n) for n in shape)
     return [
-        Convolutions(f"{prefix}convs", size, filters, activation, reduce=not hiddens),
+        Convolutions(f"{prefix}convs", size, filters, activation, reduce=not (hiddens or flat)),
         *post_layers(model_config, hiddens, prefix),
     ]
 

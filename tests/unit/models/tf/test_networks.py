@@ -214,6 +214,15 @@ def test_visionnet_initial_kernels_are_xavier_uniform():
     assert abs(kernel.mean()) < 0.01 * bound
 
 
+def test_visionnet_without_outputs_of_its_own_gives_all_features():
+    """A memory has them before it: 8 channels of 3x3; values alone have convolutions of their own."""
+    filters = {"conv_filters": [[4, 3, 2], [8, 2, 1]], "vf_share_layers": False}
+    net = VisionNetwork(SMALL, ACTIONS, None, filters, "net")
+    assert net.num_outputs == 72
+    assert tuple(net({"obs": np.ones((3, 8, 8, 2), np.float32)})[0].shape) == (3, 72)
+    assert tuple(net.value_function().shape) == (3,)
+
+
 def test_visionnet_filters_that_do_not_reduce_are_explained_with_sizes():
     with pytest.raises(ConfigError, match=r"sizes 8x8 -> 4x4 -> 3x3; the last layer must leave 1x1.*kernel \[4, 4\]"):
         VisionNetwork(SMALL, ACTIONS, 2, {"conv_filters": [[4, 3, 2], [8, 2, 1]]}, "net")
