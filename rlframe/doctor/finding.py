@@ -13,7 +13,7 @@ ORDER = (
     "lr_large", "no_end", "no_episode", "horizon_cuts", "rewards_clipped", "no_reward", "large_rewards",
     "small_rewards", "large_observations", "gamma_small", "replay_ratio_low", "replay_ratio_high", "target_frozen",
     "exploring_still", "value_clip", "not_finite", "values_grow", "dead_units", "saturated_units", "values_flat",
-    "entropy_collapse", "kl_large", "kl_small", "gradients_vanish", "gradients_clipped", "values_wrong",
+    "entropy_collapse", "kl_large", "kl_small", "gradients_vanish", "gradients_clipped", "values_wrong", "values_lag",
     "returns_constant", "not_deterministic", "slow_env",
 )  # fmt: skip
 

@@ -27,8 +27,10 @@ _SHORT_SIGHT, _SIGHTS_PER_EPISODE = 5.0, 5
 _MANY_EPISODES = 50
 #: How many times what returns allow a Q-value is to be.
 _VALUE_LIMIT = 10
-#: Iterations in which something is to be seen each time.
-_RECENT = 3
+#: Iterations in which something is to be seen each time; those after which values should tell returns apart.
+_RECENT, _ENOUGH = 3, 10
+#: Returns that are far from 0, where values begin; the share of their variance that values which lag behind explain.
+_FAR, _NOTHING_EXPLAINED = 50.0, 0.05
 _NO_GRADIENT, _GRADIENTS_PER_CLIP = 1e-8, 1000
 #: Learning rates, of which algorithms read some, and those in `optimization`; the entropy's may be 0.
 _RATES, _SEPARATE = ("lr", "actor_lr", "critic_lr"), ("actor_learning_rate", "critic_learning_rate")
@@ -192,6 +194,7 @@ def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding
         found = [
             *_of_policy(policy_id, stats, own, improving=_improving(results)),
             *_lasting(policy_id, results),
+            *_lagging(policy_id, results, own),
             *_gradients(policy_id, stats, own),
             *_values(policy_id, stats, _returns_of(policy_id, results[-1], alone=len(learners) == 1), own),
         ]
@@ -227,6 +230,19 @@ def _lasting(policy_id: str, results: Results) -> Iterator[Finding]:
     if len(recent) == _RECENT and all(_finite(share) and share < -0.5 for share in foreseen):
         text = f"{policy_id}: vf_explained_var is {foreseen[-1]:.3g}: values are worse than their mean"
         yield Finding("values_wrong", text, "vf_clip_param, larger; model.vf_share_layers: False; smaller rewards")
+
+
+def _lagging(policy_id: str, results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
+    """Yields whether values have told nothing of returns that are far from where values begin, and PopArt is off."""
+    recent = results[-_ENOUGH:]
+    foreseen = [_stats_of(row, policy_id).get("vf_explained_var") for row in recent]
+    told = not all(_finite(share) and share < _NOTHING_EXPLAINED for share in foreseen)
+    total = recent[-1].get("episode_reward_mean")
+    if config.get("normalize_values") is not False or len(recent) < _ENOUGH or told or _improving(results):
+        return
+    if _finite(total) and abs(total) > _FAR:
+        text = f"{policy_id}: returns are about {total:.3g}, of which values have told nothing for {_ENOUGH} iterations"
+        yield Finding("values_lag", text, "normalize_values: True; or smaller rewards")
 
 
 def _stats_of(row: Mapping[str, Any], policy_id: str) -> Mapping[str, Any]:

@@ -114,6 +114,23 @@ def test_what_results_tell_comes_first(row, config, name):
     assert [finding.name for finding in examine_results([row] * 3, config)] == [name]
 
 
+@pytest.mark.parametrize(
+    ("last", "config", "names"),
+    [
+        ({}, {"normalize_values": False}, ["values_lag"]),
+        ({}, {"normalize_values": True}, []),
+        ({}, {}, []),  # an algorithm without the key
+        ({"vf_explained_var": 0.3}, {"normalize_values": False}, []),
+        ({"reward": -480.0}, {"normalize_values": False}, []),  # it learns
+        ({"reward": -20.0}, {"normalize_values": False}, []),
+    ],
+)
+def test_values_that_tell_nothing_of_returns_far_from_0(last, config, names):
+    usual = {"reward": -500.0, "vf_explained_var": 0.001}
+    rows = [result(**{**usual, "reward": -499.0})] + [result(**usual)] * 9 + [result(**{**usual, **last})]
+    assert [finding.name for finding in examine_results(rows, {"lr": 2e-3, **config})] == names
+
+
 def test_one_bad_iteration_is_none():
     rows = [result(kl=0.01, vf_explained_var=0.4), result(kl=0.3, vf_explained_var=-0.9)]
     assert examine_results([*rows, *rows], {"lr": 1e-3}) == []
