@@ -156,7 +156,10 @@ class ModelCatalog:
             wrapped = with_interface(model_class, model_interface, options)
             options = options if wrapped is model_class else {}
             model_class = wrapped
-        return _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class, framework)
+        model = _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class, framework)
+        if model_config.get("conv_filters", ()) is None and isinstance(model_config, dict):
+            model_config["conv_filters"] = config["conv_filters"]  # programs build further models by what it came to
+        return model
 
     @staticmethod
     def actor_spec(

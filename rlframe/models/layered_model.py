@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rlframe.data.columns import OBS
+from rlframe.models.conv_sizes import filters_for
 from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec, visionnet_spec
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import OBS_FLAT, ModelV2
@@ -149,7 +150,11 @@ class Vision(LayeredModel):
     _acts_in_numpy = False
 
     def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
-        return visionnet_spec(self.obs_space.shape, num_outputs, self.model_config, values=self.uses_value_function)
+        shape = self.obs_space.shape
+        self.model_config["conv_filters"] = [
+            list(it) for it in filters_for(shape, self.model_config.get("conv_filters"))
+        ]
+        return visionnet_spec(shape, num_outputs, self.model_config, values=self.uses_value_function)
 
     def _layer_inputs(self, input_dict: Any) -> Tensor:
         return input_dict[OBS]

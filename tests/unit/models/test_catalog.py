@@ -444,6 +444,16 @@ def test_get_model_v2_leaves_the_config_and_the_defaults_alone():
     assert list(config) == ["fcnet_hiddens"]
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_default_convolutions_are_said_in_the_config_they_were_missing_in(framework):
+    config = {**MODEL_DEFAULTS, "conv_activation": "relu"}
+    images = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    model = ModelCatalog.get_model_v2(images, ACTIONS, 2, config, framework)
+    assert config["conv_filters"] == model.model_config["conv_filters"]
+    assert config["conv_filters"][-1] == [256, [11, 11], 1]
+    assert MODEL_DEFAULTS["conv_filters"] is None
+
+
 def test_acting_loads_no_framework():
     code = (
         "import sys\n"
