@@ -28,6 +28,7 @@ class Rename:
         advice: Names of the new keys for the warning, where they are not simply the targets.
         dropped: Values that say nothing and are dropped.
         pointless: Why the key changes nothing here, whatever its value: it is dropped with this as a warning.
+        refused: Whether copies of RLlib's `validate_config` raise where the key is set at all.
     """
 
     targets: tuple[str, ...]
@@ -35,6 +36,12 @@ class Rename:
     advice: str | None = None
     dropped: tuple[Any, ...] = (SENTINEL,)
     pointless: str | None = None
+    refused: bool = False
+
+    @property
+    def reads_back(self) -> bool:
+        """Whether programs that left the key unset may read the target's value there: what it was is what it is."""
+        return bool(self.targets) and self.value is Rename.value and not self.refused
 
 
 def _unless(*dropped: Any, advice: str) -> Rename:
@@ -47,9 +54,9 @@ def _pointless(why: str, *dropped: Any) -> Rename:
     return Rename((), dropped=(SENTINEL, *dropped), pointless=why)
 
 
-def _to(*targets: str, dropped: tuple[Any, ...] = (SENTINEL,)) -> Rename:
+def _to(*targets: str, dropped: tuple[Any, ...] = (SENTINEL,), refused: bool = False) -> Rename:
     """Returns a rename that hands the value on."""
-    return Rename(targets, dropped=dropped)
+    return Rename(targets, dropped=dropped, refused=refused)
 
 
 RENAMES: dict[str, Rename] = {
@@ -66,10 +73,10 @@ RENAMES: dict[str, Rename] = {
     "multiagent.policy_graphs": _to("multiagent.policies"),
     "multiagent.policies_to_learn": _to("multiagent.policies_to_train"),
     "model.custom_options": _to("model.custom_model_config"),
-    "Q_model.hidden_activation": _to("Q_model.fcnet_activation"),
-    "Q_model.hidden_layer_sizes": _to("Q_model.fcnet_hiddens"),
-    "policy_model.hidden_activation": _to("policy_model.fcnet_activation"),
-    "policy_model.hidden_layer_sizes": _to("policy_model.fcnet_hiddens"),
+    "Q_model.hidden_activation": _to("Q_model.fcnet_activation", refused=True),
+    "Q_model.hidden_layer_sizes": _to("Q_model.fcnet_hiddens", refused=True),
+    "policy_model.hidden_activation": _to("policy_model.fcnet_activation", refused=True),
+    "policy_model.hidden_layer_sizes": _to("policy_model.fcnet_hiddens", refused=True),
     "model.free_logstd": _to("model.free_log_std"),
     "model.lstm_use_prev_action_reward": _to("model.lstm_use_prev_action", "model.lstm_use_prev_reward"),
     "exploration_final_eps": _to("exploration_config.final_epsilon"),
@@ -216,9 +223,9 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
     if deprecated is None:
         deprecated = {dotted for dotted in RENAMES if lookup(config, dotted) == SENTINEL}
     for dotted in sorted((RENAMES.keys() & deprecated) | _READ_BY_PROGRAMS | _READ_BY_COPIES):
-        values = [lookup(config, target, _MISSING) for target in RENAMES[dotted].targets]
-        if values and values[0] is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
-            assign(copy, dotted, values[0])
+        value = lookup(config, RENAMES[dotted].targets[0], _MISSING) if RENAMES[dotted].reads_back else _MISSING
+        if value is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
+            assign(copy, dotted, value)
     for beside, unset in _OF_NO_MEANING.items():
         copy = {**unset, **copy} if beside in copy else copy
     return dict(copy)
@@ -256,8 +263,8 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _unset(config: Mapping[str, Any], dotted: str) -> bool:
-    """Returns whether a config holds another name of a key as not set."""
-    return bool(RENAMES[dotted].targets) and same(lookup(config, dotted), SENTINEL)
+    """Returns whether a config holds, as not set, another name of a key that has the same values."""
+    return RENAMES[dotted].reads_back and same(lookup(config, dotted), SENTINEL)
 
 
 def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:

@@ -177,6 +177,18 @@ def test_hooks_read_and_write_values_under_other_names_too():
     assert config["replay_buffer_config"] == {"capacity": 8}
 
 
+def test_copies_of_dqns_and_sacs_validation_find_old_keys_as_unset():
+    exploration = {"type": "EpsilonGreedy", "initial_epsilon": 1.0}
+    old = {"soft_q": -1, "per_worker_exploration": -1, "parameter_noise": -1, "exploration_noise_type": -1}
+    networks = {"fcnet_activation": "relu", "hidden_activation": -1, "hidden_layer_sizes": -1}
+    config = {**old, "exploration_config": exploration, "Q_model": networks, "policy_model": dict(networks)}
+    with other_names_in(config) as shown:  # set, soft_q means SoftQ, and hidden_activation is an error
+        assert old.items() <= shown.items()
+        assert shown["Q_model"] == shown["policy_model"] == networks
+    assert with_other_names(config)["soft_q"] == -1
+    assert with_other_names(config)["Q_model"] == networks
+
+
 def test_copies_of_qmix_read_their_limit_of_gradients_by_rllibs_name():
     assert with_other_names({"grad_clip": 10.0})["grad_norm_clipping"] == 10.0
     assert with_other_names({"model": {"vf_share_layers": True}})["vf_share_layers"] is True  # copies of PPO's of 0.8
