@@ -116,9 +116,10 @@ class TrainOneStep:
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
         from rlframe.data.passes import pass_of_minibatches
-        from rlframe.utils.metrics.learner_info import merge_learner_infos
+        from rlframe.utils.metrics.learner_info import LearnerInfo, merge_learner_infos
 
         self._pass_of_minibatches, self._merge = pass_of_minibatches, merge_learner_infos
+        self._told: type[dict[str, Any]] = LearnerInfo
         self.workers = workers
         # Remote workers come and go in this list; the local one stays.
         self._local, self._remote = workers.local_worker(), workers.remote_workers()
@@ -171,7 +172,7 @@ class TrainOneStep:
                 for kept in passes
                 for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
             ]
-        return self._merge(infos)
+        return self._told(self._merge(infos))
 
     def _rows_of_pass(self, policy: Any, rows: SampleBatch, index: int) -> SampleBatch:
         return rows if index == 0 or self._between_passes is None else self._between_passes(policy, rows)

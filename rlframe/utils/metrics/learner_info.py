@@ -92,6 +92,10 @@ class LearnerInfo(dict[str, Any]):
     `learner_stats` (up to 1.5), what the only policy told without its id (up to 1.8).
     """
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such an entry, or such a statistic of a policy; not one of a policy within."""
+        return dict.__contains__(self, name) or name in (dict.get(self, LEARNER_STATS_KEY) or ())
+
     def __missing__(self, name: str) -> Any:
         inner = dict.get(self, LEARNER_STATS_KEY) or (next(iter(self.values())) if len(self) == 1 else None)
         if isinstance(inner, Mapping) and (name in inner or isinstance(inner, LearnerInfo)):

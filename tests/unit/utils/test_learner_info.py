@@ -6,7 +6,7 @@ import pickle
 import pytest
 import yaml
 
-from rlframe.utils.metrics.learner_info import as_learner_infos
+from rlframe.utils.metrics.learner_info import LearnerInfo, as_learner_infos
 
 TOLD = {"learner_stats": {"policy_loss": 0.5, "model": 7.0}, "model": {}, "custom_metrics": {}}
 
@@ -18,6 +18,14 @@ def test_statistics_are_found_without_learner_stats():
     assert (info.get("kl"), info.get("kl", 3.0)) == (None, 3.0)
     with pytest.raises(KeyError, match="kl"):
         info["kl"]
+
+
+def test_a_policys_statistics_are_in_it_and_no_other_policys_are():
+    told = as_learner_infos({"left": TOLD})
+    assert "policy_loss" in told["left"]
+    assert "custom_metrics" in told["left"]
+    assert "kl" not in told["left"]
+    assert "policy_loss" not in LearnerInfo(told)
 
 
 def test_it_is_a_dict_as_before_for_all_else():
