@@ -7,11 +7,13 @@ from typing import Any
 
 from ray.tune.logger import *  # noqa: F403 (its whole surface)
 from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
+from ray.tune.logger.tensorboardx import VALID_SUMMARY_TYPES
 
 from rlframe.trainer.loggers import RunLogger
 
 __all__ = [
     "DEFAULT_LOGGERS",
+    "VALID_SUMMARY_TYPES",
     "CSVLogger",
     "CSVLoggerCallback",
     "JsonLogger",

@@ -230,3 +230,11 @@ def test_what_ray_takes_or_refuses_itself_stays(trainable: object) -> None:
 def test_modules_of_ray_1_are_found(module: str, names: list[str]) -> None:
     found = importlib.import_module(f"rlframe.tune.{module}")
     assert all(hasattr(found, name) for name in names)
+
+
+def test_names_that_loggers_and_operators_of_a_programs_own_import() -> None:
+    from rlframe.execution.common import GradientType
+    from rlframe.tune.logger import VALID_SUMMARY_TYPES
+
+    assert GradientType is not None
+    assert {int, float} <= set(VALID_SUMMARY_TYPES)
