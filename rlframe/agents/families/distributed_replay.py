@@ -152,7 +152,7 @@ def apex_execution_plan(
         workers.local_worker(), after_step=UpdateTargets(workers, config["target_network_update_freq"])
     )
     learner.end_with(workers)
-    # With what is sampled, too, so that iterations end while the shards fill up.
+    # With what is sampled while the shards fill up, too, so that iterations end then.
     train = Concurrently(_branches(workers, config, shards, learner), mode="async", output_indexes=[0, 2])
     remote = workers.remote_workers()
     results = StandardMetricsReporting(
@@ -181,6 +181,7 @@ def _branches(
         .for_each(UpdateWorkerWeights(learner, workers, options.max_weight_sync_delay))
         .for_each(_without_source)
         .for_each(StoreToReplayBuffer(actors=actors, seed=shards.seed, blocking=False))
+        .transform(_WhileFillingUp(config["learning_starts"]))
     )
     replayed = (
         Replay(actors=actors, num_async=_BATCHES_AHEAD)
@@ -379,6 +380,27 @@ class _AllReady(_Paced):
                 break
             last, item = item, self._next()
         return last
+
+
+class _WhileFillingUp(_Paced):
+    """Hands on stored batches until these are `learning_starts` env steps, and not-ready markers from then on.
+
+    Iterations then end with what was learned, and their results have a learner's info, as in RLlib. Counts from the
+    start of the plan, because shards may be empty again then.
+    """
+
+    plan_name = "while filling up"
+
+    def __init__(self, learning_starts: int) -> None:
+        super().__init__(bool)
+        self._missing = learning_starts
+
+    def __next__(self) -> Any:
+        item = self._next()
+        if isinstance(item, _NextValueNotReady):
+            return item
+        self._missing -= item.count
+        return item if self._missing > 0 else _NextValueNotReady()
 
 
 class _ApexMetrics:
