@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -108,30 +108,40 @@ def transform_action_space(env_name_or_creator: str | Callable[[Any], Any]) -> C
 TransformedActionPendulum = transform_action_space("Pendulum-v1")
 
 
+def _lake(goal: tuple[int, int], holes: Mapping[int, Sequence[int]]) -> list[str]:
+    """Returns a map of 6 x 7 places with the start at the upper left; holes are columns by row."""
+    places = [["F"] * 7 for _ in range(6)]
+    places[0][0], places[goal[0]][goal[1]] = "S", "G"
+    for row, columns in holes.items():
+        for column in columns:
+            places[row][column] = "H"
+    return ["".join(row) for row in places]
+
+
 class CurriculumCapableEnv(TaskSettableEnv):
-    """Frozen lakes without slipping that grow with the task: levels 1 to 5. Reaching the goal pays 10 to the level.
+    """Frozen lakes without slipping that grow harder with the task: levels 1 to 5.
+
+    Reaching the goal pays 1 on level 1, and ten times as much on each further one.
 
     Args:
-        config: `start_level` (1).
+        config: `start_level` (1); `max_timesteps` (18), after which episodes are truncated.
     """
 
     MAPS = (
-        ("SFFHFFFFFFFFFFFF", "FFFHFFFFFFFFFFFG"),
-        ("SFFHFFFFFFFFFFFF", "FFFHFFFFFFFFFFFF", "FFFHFFFFFFFFFFFG"),
-        ("SFFHFFFHFFFFFFFF", "FFFHFFFHFFFFFFFF", "FFFFFFFFFFFFFFFF", "FFFFFFFFFFFFFFFG"),
-        ("SFFHFFFHFFFHFFFF", "FFFHFFFHFFFHFFFF", "FFFFFFFFFFFFFFFF", "FFFHFFFHFFFHFFFF", "FFFFFFFFFFFFFFFG"),
-        (
-            "SFFHFFFHFFFHFFFF", "FFFHFFFHFFFHFFFF", "FFFFFFFFFFFFFFFF", "FFFHFFFHFFFHFFFF", "FFFHFFFHFFFHFFFF",
-            "FFFFFFFFFFFFFFFG",
-        ),
-    )  # fmt: skip
+        _lake((3, 6), {3: range(2)}),
+        _lake((4, 6), {1: [3], 3: range(3)}),
+        _lake((5, 6), {1: [2, 3], 3: range(4)}),
+        _lake((5, 5), {1: [1, 2, 3], 3: range(5)}),
+        _lake((5, 3), {1: [3, 4], 2: [1], 3: range(6), 4: [2, 5]}),
+    )
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self.cur_level = int((config or {}).get("start_level", 1))
-        # The largest map has the most places; the others' observations are among them.
-        largest = FrozenLakeEnv(desc=list(self.MAPS[-1]), is_slippery=False)
-        self.observation_space, self.action_space = largest.observation_space, largest.action_space
+        options = config or {}
+        self.cur_level = int(options.get("start_level", 1))
+        self.max_timesteps = int(options.get("max_timesteps", 18))
         self._make_lake()
+        self.observation_space, self.action_space = self.frozen_lake.observation_space, self.frozen_lake.action_space
+        self._timesteps = 0
 
     def _make_lake(self) -> None:
         self.frozen_lake = FrozenLakeEnv(desc=list(self.MAPS[self.cur_level - 1]), is_slippery=False)
@@ -141,13 +151,16 @@ class CurriculumCapableEnv(TaskSettableEnv):
         """Begins on the map of the level."""
         if self._begun != self.cur_level:
             self._make_lake()
+        self._timesteps = 0
         begun: tuple[Any, dict[str, Any]] = self.frozen_lake.reset(seed=seed, options=options)
         return begun
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Takes a step on the ice."""
+        self._timesteps += 1
         obs, reward, terminated, truncated, info = self.frozen_lake.step(action)  # type: ignore[no-untyped-call]
-        return obs, float(reward) * 10.0**self._begun, terminated, truncated, info
+        truncated = bool(truncated or self._timesteps >= self.max_timesteps)
+        return obs, float(reward) * 10.0 ** (self._begun - 1), terminated, truncated, info
 
     def sample_tasks(self, n_tasks: int) -> list[Any]:
         """Returns levels."""

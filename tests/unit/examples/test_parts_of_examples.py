@@ -48,6 +48,24 @@ def valid_action(env, obs, rng):
     return env.action_space.sample() if mask is None else int(rng.choice(np.flatnonzero(mask)))
 
 
+@pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
+def test_levels_of_the_curriculum_pay_tenfold_and_take_eighteen_steps_at_most(level):
+    left, down, right, up = range(4)
+    downs, lefts = {1: (3, 0), 2: (4, 0), 3: (5, 0), 4: (5, 1), 5: (5, 3)}[level]
+    way = [right] * 6 + [down] * downs + [left] * lefts
+    env = example("env.curriculum_capable_env", "CurriculumCapableEnv")({"start_level": 1})
+    assert env.observation_space.n == 42
+    env.reset()
+    env.set_task(level)
+    assert env.get_task() == level
+    env.reset()
+    *before, last = [env.step(action) for action in way]
+    assert all(reward == 0 and not terminated for _, reward, terminated, _, _ in before)
+    assert last[1:3] == (10.0 ** (level - 1), True)
+    env.reset()
+    assert [env.step(up)[3] for _ in range(18)] == [False] * 17 + [True]
+
+
 @pytest.mark.parametrize("place", SINGLE)
 def test_an_environment_gives_what_its_spaces_say(place):
     path, _, name = place.partition(":")
