@@ -40,6 +40,7 @@ class BasicMultiAgent(_Copies):
 
     def __init__(self, num: Any = 2) -> None:
         super().__init__({"num_agents": num} if isinstance(num, int) else num)
+        self.observation_space = Discrete(2)
 
 
 class RoundRobinMultiAgent(MultiAgentEnv):

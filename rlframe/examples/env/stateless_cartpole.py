@@ -22,7 +22,7 @@ class StatelessCartPole(CartPoleEnv):
     def __init__(self, config: Any = None) -> None:
         del config
         super().__init__()
-        high = np.array([self.x_threshold * 2, np.finfo(np.float32).max], np.float32)
+        high = np.array([self.x_threshold * 2, self.theta_threshold_radians * 2], np.float32)
         self.observation_space = Box(-high, high, dtype=np.float32)
 
     def reset(self, **kwargs: Any) -> tuple[NDArray[np.float32], dict[str, Any]]:

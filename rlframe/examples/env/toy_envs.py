@@ -19,21 +19,20 @@ Step = tuple[Any, float, bool, bool, dict[str, Any]]
 
 
 class SimpleCorridor(gymnasium.Env[Any, Any]):
-    """Walk to the right end: 0 goes left, 1 right; -0.1 a step, 1 at the end.
+    """Walk to the right end: 0 goes left, 1 right; the end pays 1.
 
     Args:
-        config: `corridor_length`.
+        config: `corridor_length` (10).
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        self.action_space = Discrete(2)
-        self.set_corridor_length(int((config or {}).get("corridor_length", 5)))
+        self.action_space, self.observation_space = Discrete(2), Box(0.0, 999.0, (1,), np.float32)
+        self.set_corridor_length(int((config or {}).get("corridor_length", 10)))
         self.cur_pos = 0
 
     def set_corridor_length(self, length: int) -> None:
         """Sets where the end is."""
         self.end_pos = length
-        self.observation_space = Box(0.0, float(length), (1,), np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins at the left end."""
@@ -45,7 +44,7 @@ class SimpleCorridor(gymnasium.Env[Any, Any]):
         """Goes left, if there is a left, or right."""
         self.cur_pos = max(self.cur_pos - 1, 0) if action == 0 else self.cur_pos + 1
         done = self.cur_pos >= self.end_pos
-        return np.array([self.cur_pos], np.float32), 1.0 if done else -0.1, done, False, {}
+        return np.array([self.cur_pos], np.float32), 1.0 if done else 0.0, done, False, {}
 
 
 class GPURequiringEnv(SimpleCorridor):
@@ -90,7 +89,7 @@ class RepeatInitialObsEnv(gymnasium.Env[Any, Any]):
     def step(self, action: Any) -> Step:
         """Compares the action with the token."""
         self.num_steps += 1
-        return 0, 1.0 if action == self.token else -1.0, self.num_steps > self.episode_len, False, {}
+        return 0, 1.0 if action == self.token else -1.0, self.num_steps >= self.episode_len, False, {}
 
 
 class NestedSpaceRepeatAfterMeEnv(gymnasium.Env[Any, Any]):
@@ -173,7 +172,7 @@ class OneHot(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 class FastImageEnv(gymnasium.Env[Any, Any]):
-    """Black images [84, 84, 4], which cost nothing to make; 1 a step, 1,000 steps.
+    """Black images [84, 84, 4], which cost nothing to make; 1 a step, 1,001 steps.
 
     Args:
         config: Not used.
@@ -181,9 +180,9 @@ class FastImageEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, config: Any = None) -> None:
         del config
-        self.observation_space = Box(0, 255, (84, 84, 4), np.uint8)
+        self.observation_space = Box(0.0, 1.0, (84, 84, 4), np.float32)
         self.action_space = Discrete(2)
-        self._image, self._steps = np.zeros((84, 84, 4), np.uint8), 0
+        self._image, self._steps = np.zeros((84, 84, 4), np.float32), 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begins an episode."""
@@ -195,7 +194,7 @@ class FastImageEnv(gymnasium.Env[Any, Any]):
         """Counts."""
         del action
         self._steps += 1
-        return self._image, 1.0, False, self._steps >= 1000, {}
+        return self._image, 1.0, self._steps > 1000, False, {}
 
 
 class DebugCounterEnv(gymnasium.Env[Any, Any]):

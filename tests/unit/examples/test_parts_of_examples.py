@@ -48,6 +48,32 @@ def valid_action(env, obs, rng):
     return env.action_space.sample() if mask is None else int(rng.choice(np.flatnonzero(mask)))
 
 
+def paid_and_steps(env, action):
+    env.reset(seed=0)
+    rewards, ended = [], False
+    while not ended:
+        _, reward, terminated, truncated, _ = env.step(action)
+        rewards.append(reward)
+        ended = terminated or truncated
+    return sum(rewards), len(rewards)
+
+
+def test_toy_environments_pay_and_last_as_rllibs():
+    corridor = example("env.simple_corridor", "SimpleCorridor")()
+    assert paid_and_steps(corridor, 1) == (1.0, 10)
+    assert corridor.observation_space.high == 999
+    assert paid_and_steps(example("env.repeat_initial_obs_env", "RepeatInitialObsEnv")(20), 0)[1] == 20
+    images = example("env.fast_image_env", "FastImageEnv")({})
+    assert paid_and_steps(images, 0) == (1001, 1001)
+    assert (images.observation_space.dtype, images.observation_space.high.max()) == (np.float32, 1)
+    correlated = example("env.correlated_actions_env", "CorrelatedActionsEnv")({})
+    assert paid_and_steps(correlated, (0, 0))[1] == 21
+    assert correlated.observation_space == gym.spaces.Discrete(2)
+    assert example("env.multi_agent", "BasicMultiAgent")(2).observation_space == gym.spaces.Discrete(2)
+    carts = example("env.stateless_cartpole", "StatelessCartPole")()
+    assert carts.observation_space.high == pytest.approx([4.8, np.radians(24)])
+
+
 @pytest.mark.parametrize("level", [1, 2, 3, 4, 5])
 def test_levels_of_the_curriculum_pay_tenfold_and_take_eighteen_steps_at_most(level):
     left, down, right, up = range(4)
