@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -18,7 +19,9 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
     A player's observation is its own action times the number of actions, plus the other's; one more at the start.
 
     Args:
-        config: `players_ids` (player_row, player_col), `max_steps` of an episode (20).
+        config: `players_ids` (player_row, player_col), `max_steps` of an episode (20), `output_additional_info` (True):
+            the last step's infos are the shares of an episode's steps by what both did, `{"CC": 0.5, "CD": ...}` with
+            two actions (C is the first), `{"0_2": 0.5, ...}` of what was done with more.
     """
 
     #: Payoffs `[own action, other's action, player]`.
@@ -44,7 +47,9 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         self.possible_agents = self.players_ids
         self.max_steps = int(options.get("max_steps", 20))
         self.observation_space, self.action_space = self.OBSERVATION_SPACE, self.ACTION_SPACE
+        self.output_additional_info = bool(options.get("output_additional_info", True))
         self.step_count_in_current_episode = 0
+        self._done: Counter[str] = Counter()
         self.np_random = np.random.default_rng()
 
     def seed(self, seed: int | None = None) -> list[int | None]:
@@ -56,6 +61,7 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         """Begins an episode."""
         del seed, options
         self.step_count_in_current_episode = 0
+        self._done.clear()
         return dict.fromkeys(self.players_ids, self.NUM_STATES - 1), {}
 
     def step(self, actions: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
@@ -65,8 +71,17 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         seen = (row * self.NUM_ACTIONS + col, col * self.NUM_ACTIONS + row)
         obs = dict(zip(self.players_ids, seen, strict=True))
         paid = dict(zip(self.players_ids, (float(p) for p in self.PAYOUT_MATRIX[row][col]), strict=True))
+        self._done["CD"[row] + "CD"[col] if self.NUM_ACTIONS == 2 else f"{row}_{col}"] += 1
         over = self.step_count_in_current_episode >= self.max_steps
-        return obs, paid, {"__all__": over}, {"__all__": False}, {}
+        infos = {player: self._shares() for player in self.players_ids} if over and self.output_additional_info else {}
+        return obs, paid, dict.fromkeys([*self.players_ids, "__all__"], over), {"__all__": False}, infos
+
+    def _shares(self) -> dict[str, float]:
+        named = ("CC", "DD", "CD", "DC") if self.NUM_ACTIONS == 2 else tuple(self._done)
+        return {both: self._done[both] / self._done.total() for both in named}
+
+    def __str__(self) -> str:
+        return self.NAME
 
 
 class IteratedMatchingPennies(MatrixSequentialSocialDilemma):
@@ -126,9 +141,13 @@ class IteratedAsymBoS(MatrixSequentialSocialDilemma):
 
 
 def define_greed_fear_matrix_game(greed: float, fear: float) -> type[MatrixSequentialSocialDilemma]:
-    """Returns a game in which to defect pays `greed` more than to cooperate with a cooperator, and `fear` more else."""
-    matrix = np.array([[[3, 3], [-fear, 3 + greed]], [[3 + greed, -fear], [0, 0]]])
-    return type("GreedFearGame", (MatrixSequentialSocialDilemma,), {"PAYOUT_MATRIX": matrix, "NAME": "GreedFearGame"})
+    """Returns a game in which to defect pays `greed` more than to cooperate with a cooperator, and `fear` more else.
+
+    To cooperate together pays 3, to defect together 1.
+    """
+    matrix = np.array([[[3, 3], [1 - fear, 3 + greed]], [[3 + greed, 1 - fear], [1, 1]]])
+    parts = {"PAYOUT_MATRIX": matrix, "NAME": f"IteratedGreedFear with greed={greed} and fear={fear}"}
+    return type("GreedFearGame", (MatrixSequentialSocialDilemma,), parts)
 
 
 class IteratedBoSAndPD(MatrixSequentialSocialDilemma):

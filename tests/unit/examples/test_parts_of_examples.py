@@ -140,6 +140,24 @@ def test_agents_play_to_the_end(place):
         assert paid == {"player_row": -8.0, "player_col": -8.0}
 
 
+def test_matrix_games_tell_what_was_done_and_pay_for_greed_and_fear():
+    dilemmas = importlib.import_module("rlframe.examples.env.matrix_sequential_social_dilemma")
+    game = dilemmas.IteratedPrisonersDilemma({"max_steps": 4, "players_ids": ["a", "b"]})
+    game.reset()
+    *before, (_, _, ends, _, infos) = [game.step({"a": a, "b": b}) for a, b in [(0, 0), (0, 1), (0, 1), (1, 1)]]
+    assert not any(step[4] for step in before)
+    assert ends == {"a": True, "b": True, "__all__": True}
+    assert infos == {player: {"CC": 0.25, "DD": 0.25, "CD": 0.5, "DC": 0.0} for player in "ab"}
+    three = dilemmas.IteratedBoSAndPD({"max_steps": 1})
+    three.reset()
+    assert three.step({"player_row": 0, "player_col": 2})[4]["player_row"] == {"0_2": 1.0}
+    quiet = dilemmas.IteratedChicken({"max_steps": 1, "output_additional_info": False})
+    quiet.reset()
+    assert quiet.step({"player_row": 0, "player_col": 0})[4] == {}
+    greedy = dilemmas.define_greed_fear_matrix_game(greed=2, fear=3)
+    assert greedy.PAYOUT_MATRIX.tolist() == [[[3, 3], [-2, 5]], [[5, -2], [1, 1]]]
+
+
 class OwnObs(gym.Env):
     """CartPole with its observation in a Dict."""
 
