@@ -72,5 +72,13 @@ class PolicyMemory:
         return len(self.get_initial_state())
 
     def get_initial_state(self: Any) -> list[NDArray[Any]]:
-        """Returns the state arrays at the start of an episode, without batch dimension."""
-        return []
+        """Returns the state arrays at the start of an episode, without batch dimension.
+
+        Zeros for each `state_in_i` that the policy declares as a view of its `state_out_i`; otherwise none.
+        """
+        views = self.view_requirements
+        states: list[NDArray[Any]] = []
+        while (view := views.get(f"{STATE_IN_PREFIX}{len(states)}")) is not None:
+            space = views.get(view.data_col, view).space
+            states.append(np.zeros(space.shape, space.dtype))
+        return states

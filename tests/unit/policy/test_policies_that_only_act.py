@@ -71,6 +71,20 @@ class TwoStatesBack(Policy):
         return np.zeros(len(windows), np.int64), [[*(window[-1] + 1 for window in windows), windows[0][-1]]], {}
 
 
+class DeclaresItsState(Policy):
+    """Counts steps in a state that nothing but its views tells of."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        space = gym.spaces.Box(-1.0, 1.0, shape=(1,), dtype=np.float32)
+        self.view_requirements["state_in_0"] = ViewRequirement("state_out_0", shift=-1, space=space)
+        self.view_requirements["state_out_0"] = ViewRequirement(space=space)
+
+    def compute_actions_from_input_dict(self, input_dict, explore=None, timestep=None, episodes=None, **kwargs):
+        state = input_dict["state_in_0"]
+        return np.zeros(len(state), np.int64), [state + 1], {}
+
+
 class Looking(PPOTorchPolicy):
     """Replaces the actions of a policy that learns."""
 
@@ -111,6 +125,14 @@ def test_states_of_several_steps_are_seen_and_begin_anew_with_each_episode():
     assert worker.get_policy().seen == [[0, 0], [0, 1], [1, 2], [0, 0], [0, 1]]
     worker.sample()  # goes on in the middle of an episode
     assert worker.get_policy().seen[5:7] == [[1, 2], [0, 0]]
+
+
+def test_a_state_that_views_declare_begins_with_zeros_and_comes_back():
+    worker = make_worker(Counting, DeclaresItsState, env_config={"length": 3}, rollout_fragment_length=5)
+    batch = worker.sample()
+    assert batch["state_out_0"].tolist() == [[1], [2], [3], [1], [2]]
+    assert batch["state_in_0"].tolist() == [[0], [0]]  # of each sequence
+    assert [state.tolist() for state in worker.get_policy().get_initial_state()] == [[0]]
 
 
 def test_sampling_acts_by_the_users_method():
