@@ -135,6 +135,15 @@ def test_a_state_that_views_declare_begins_with_zeros_and_comes_back():
     assert [state.tolist() for state in worker.get_policy().get_initial_state()] == [[0]]
 
 
+def test_sequences_of_a_policy_of_ones_own_are_as_long_as_the_models_config_says():
+    worker = make_worker(
+        Counting, DeclaresItsState, env_config={"length": 9}, rollout_fragment_length=5, model={"max_seq_len": 2}
+    )
+    batch = worker.sample()
+    assert batch["seq_lens"].tolist() == [2, 2, 1]
+    assert batch["state_in_0"].tolist() == [[0], [2], [4]]
+
+
 def test_sampling_acts_by_the_users_method():
     from tests.unit.policy.test_users_code import ppo_worker
 
