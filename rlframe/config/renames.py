@@ -28,7 +28,7 @@ class Rename:
         advice: Names of the new keys for the warning, where they are not simply the targets.
         dropped: Values that say nothing and are dropped.
         pointless: Why the key changes nothing here, whatever its value: it is dropped with this as a warning.
-        refused: Whether copies of RLlib's `validate_config` raise where the key is set at all.
+        refused: Whether copies of RLlib's `validate_config` raise where the key is not -1.
     """
 
     targets: tuple[str, ...]

@@ -194,7 +194,7 @@ def _statistics(results: Results, config: Mapping[str, Any]) -> Iterator[Finding
         found = [
             *_of_policy(policy_id, stats, own, improving=_improving(results)),
             *_lasting(policy_id, results),
-            *_lagging(policy_id, results, own),
+            *_lagging(policy_id, results, own, alone=len(learners) == 1),
             *_gradients(policy_id, stats, own),
             *_values(policy_id, stats, _returns_of(policy_id, results[-1], alone=len(learners) == 1), own),
         ]
@@ -232,17 +232,24 @@ def _lasting(policy_id: str, results: Results) -> Iterator[Finding]:
         yield Finding("values_wrong", text, "vf_clip_param, larger; model.vf_share_layers: False; smaller rewards")
 
 
-def _lagging(policy_id: str, results: Results, config: Mapping[str, Any]) -> Iterator[Finding]:
+def _lagging(policy_id: str, results: Results, config: Mapping[str, Any], *, alone: bool) -> Iterator[Finding]:
     """Yields whether values have told nothing of returns that are far from where values begin, and PopArt is off."""
-    recent = results[-_ENOUGH:]
+    recent, last = results[-_ENOUGH:], results[-1]
     foreseen = [_stats_of(row, policy_id).get("vf_explained_var") for row in recent]
-    told = not all(_finite(share) and share < _NOTHING_EXPLAINED for share in foreseen)
-    total = recent[-1].get("episode_reward_mean")
-    if config.get("normalize_values") is not False or len(recent) < _ENOUGH or told or _improving(results):
+    told = not all(_finite(share) and -0.5 <= share < _NOTHING_EXPLAINED for share in foreseen)
+    total = last.get("episode_reward_mean") if alone else (last.get("policy_reward_mean") or {}).get(policy_id)
+    if not _may_normalize(config) or len(recent) < _ENOUGH or told or _improving(results):
         return
     if _finite(total) and abs(total) > _FAR:
         text = f"{policy_id}: returns are about {total:.3g}, of which values have told nothing for {_ENOUGH} iterations"
         yield Finding("values_lag", text, "normalize_values: True; or smaller rewards")
+
+
+def _may_normalize(config: Mapping[str, Any]) -> bool:
+    """Whether values are not normalised, and the algorithm, as it is set, would take `normalize_values`."""
+    bootstraps = "vtrace" in config and not (config["vtrace"] and config.get("vtrace_drop_last_ts"))
+    alone = "keep_local_weights_in_sync" not in config  # DD-PPO's workers learn each for themselves
+    return config.get("normalize_values") is False and alone and not config.get("microbatch_size") and not bootstraps
 
 
 def _stats_of(row: Mapping[str, Any], policy_id: str) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from rlframe.config.model import ModelConfig
 from rlframe.models.action_dist import ActionDistribution
+from rlframe.models.conv_sizes import DefaultFilters
 from rlframe.models.custom import accepted_options, resolve_class, with_interface
 from rlframe.models.dist_plan import is_gaussian, plan_dist, space_struct
 from rlframe.models.fcnet_spec import fcnet_spec
@@ -138,8 +139,11 @@ class ModelCatalog:
         if config["use_lstm"] or config["use_attention"]:
             arguments: Any = (obs_space, action_space, num_outputs, config, name)
             if model_interface is None:
-                return _with_memory(arguments, framework, default_model, model_kwargs)
-            return _with_memory(arguments, framework, default_model, {}, model_interface, model_kwargs)
+                model = _with_memory(arguments, framework, default_model, model_kwargs)
+            else:
+                model = _with_memory(arguments, framework, default_model, {}, model_interface, model_kwargs)
+            _tell_filters(model_config, config)
+            return model
         options: dict[str, Any] = {}
         if config["custom_model"]:
             model_class = _resolve("model", config["custom_model"], ModelV2)
@@ -157,8 +161,7 @@ class ModelCatalog:
             options = options if wrapped is model_class else {}
             model_class = wrapped
         model = _checked_model(model_class(*arguments, **{**options, **model_kwargs}), model_class, framework)
-        if model_config.get("conv_filters", ()) is None and isinstance(model_config, dict):
-            model_config["conv_filters"] = config["conv_filters"]  # programs build further models by what it came to
+        _tell_filters(model_config, config)
         return model
 
     @staticmethod
@@ -372,6 +375,16 @@ def _frees_log_std(config: Mapping[str, Any], obs_space: Any, action_space: Any,
     return True
 
 
+def _tell_filters(given: Any, config: Mapping[str, Any]) -> None:
+    """Writes the default convolutions that a model has into a section that has None, as RLlib did; never the defaults.
+
+    Programs put layers of their own behind a default network by what is said there.
+    """
+    said = given.get("conv_filters", ())
+    if isinstance(given, dict) and given is not MODEL_DEFAULTS and (said is None or isinstance(said, DefaultFilters)):
+        given["conv_filters"] = config["conv_filters"]
+
+
 def _with_memory(
     arguments: tuple[Any, ...],
     framework: str,
@@ -398,6 +411,7 @@ def _with_memory(
         default_model=default_model or features_class(obs_space, config, framework),
         **model_kwargs,
     )
+    arguments[3]["conv_filters"] = config["conv_filters"] = inside["conv_filters"]
     if inner.get_initial_state():
         raise ConfigError(
             f"model: got use_lstm or use_attention with {type(inner).__name__}, which has a memory of its own; wanted "

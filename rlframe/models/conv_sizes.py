@@ -75,13 +75,17 @@ def valid_size(in_size: Size2D, filter_size: Size2D, stride_size: Size2D) -> tup
     return height, width
 
 
+class DefaultFilters(list[list[Any]]):
+    """Defaults of one size of images, as they are written into a config that has none: other sizes have their own."""
+
+
 def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
-    """Returns the convolutions for images of `shape` [H, W, C]: the given ones, or the defaults of that size.
+    """Returns the convolutions for images of `shape` [H, W, C]: the given ones, or a copy of the defaults of that size.
 
     Raises:
         ConfigError: If none are given and there are no defaults for the size.
     """
-    if given:
+    if given and not isinstance(given, DefaultFilters):
         return given
     size = (int(shape[0]), int(shape[1]))
     if size not in DEFAULT_FILTERS:
@@ -91,7 +95,7 @@ def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
             f"model.conv_filters to [[out_channels, kernel, stride], ...] whose last layer leaves 1x1, or resize the "
             f"images to 84x84."
         )
-    return DEFAULT_FILTERS[size]
+    return DefaultFilters([channels, list(pair(kernel)), stride] for channels, kernel, stride in DEFAULT_FILTERS[size])
 
 
 def plan_convs(shape: Sequence[int], filters: Filters, *, reduce: bool = True) -> tuple[list[ConvPlan], int]:

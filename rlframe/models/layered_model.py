@@ -151,9 +151,8 @@ class Vision(LayeredModel):
 
     def _describe_layers(self, num_outputs: int | None) -> ModelLayers:
         shape = self.obs_space.shape
-        self.model_config["conv_filters"] = [
-            list(it) for it in filters_for(shape, self.model_config.get("conv_filters"))
-        ]
+        if isinstance(self.model_config, dict):  # programs build further layers by what the defaults came to
+            self.model_config["conv_filters"] = filters_for(shape, self.model_config.get("conv_filters"))
         return visionnet_spec(shape, num_outputs, self.model_config, values=self.uses_value_function)
 
     def _layer_inputs(self, input_dict: Any) -> Tensor:

@@ -179,7 +179,8 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
         leaves = tree.flatten(self.action_space_struct)
         self._acts_in_numbers = any(isinstance(leaf, gym.spaces.Box) and not leaf.shape for leaf in leaves)
         self.config = config
-        self.max_seq_len = int((config.get("model") or {}).get("max_seq_len", self.max_seq_len))
+        if type(self).max_seq_len == Policy.max_seq_len:  # no class of a program's own says another
+            self.max_seq_len = int((config.get("model") or {}).get("max_seq_len") or self.max_seq_len)
         self.global_timestep = 0
         seed = config.get("seed")
         self._policy_seed = entropy_seed() if seed is None else int(seed)

@@ -76,9 +76,10 @@ class PolicyMemory:
 
         Zeros for each `state_in_i` that the policy declares as a view of its `state_out_i`; otherwise none.
         """
-        views = self.view_requirements
+        views = getattr(self, "view_requirements", {})  # a program's own policy may have none
         states: list[NDArray[Any]] = []
         while (view := views.get(f"{STATE_IN_PREFIX}{len(states)}")) is not None:
-            space = views.get(view.data_col, view).space
+            out = views.get(view.data_col, view)
+            space = out.space if out.space.shape else view.space  # either may be declared without one
             states.append(np.zeros(space.shape, space.dtype))
         return states

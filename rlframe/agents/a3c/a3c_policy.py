@@ -19,6 +19,7 @@ from rlframe.policy.popart import LayerPopArt, value_std
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
     from rlframe.agents.a3c.a3c import A3CConfig
@@ -82,8 +83,20 @@ class A3CPolicy(LearningPolicy):
 
     def prepare(self) -> None:
         """Makes the schedules and PopArt, which A2C alone has a key for."""
-        self.popart = LayerPopArt(self, normalizes=bool(self.config.get("normalize_values")))
+        self.popart = LayerPopArt(self, normalizes=self._normalizes_values())
         self.components.update(popart=self.popart, **schedules_of(self, self.config))
+
+    def _normalizes_values(self) -> bool:
+        """Returns `normalize_values`; what a policy's own config says, the trainer has not looked at."""
+        config = self.config
+        if not config.get("normalize_values"):
+            return False
+        if config.get("microbatch_size", 1) or not config["use_critic"]:  # which A2C alone has
+            raise ConfigError(
+                "normalize_values=True in a policy's own config: got an algorithm that never moves the moments; wanted "
+                "A2C with use_critic=True and without microbatch_size. Leave the key out"
+            )
+        return True
 
     def model_options(self) -> dict[str, Any]:
         """Returns the `model` section of the config, with PopArt's layer where values are normalised."""

@@ -188,7 +188,7 @@ class ResumableRunner:
                     "step": agent.step,
                     "total": agent.total,
                     "done": agent.done,
-                    "hanging": episode._view(agent.id).hanging,
+                    "hanging": getattr(episode._views.get(agent.id), "hanging", None),
                 }
                 for agent in self.rows.agents[index].values()
             ],

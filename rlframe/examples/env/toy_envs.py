@@ -47,6 +47,23 @@ class SimpleCorridor(gymnasium.Env[Any, Any]):
         return np.array([self.cur_pos], np.float32), 1.0 if done else 0.0, done, False, {}
 
 
+class CorridorWithCosts(SimpleCorridor):
+    """The corridor of RLlib's custom_env.py: each step costs 0.1, and the end pays up to 2, at random.
+
+    Args:
+        config: `corridor_length` (5).
+    """
+
+    def __init__(self, config: Mapping[str, Any] | None = None) -> None:
+        super().__init__({"corridor_length": 5, **(config or {})})
+        self.observation_space = Box(0.0, self.end_pos, (1,), np.float32)
+
+    def step(self, action: Any) -> Step:
+        """Goes left, if there is a left, or right."""
+        obs, _, done, truncated, info = super().step(action)
+        return obs, 2.0 * float(self.np_random.random()) if done else -0.1, done, truncated, info
+
+
 class GPURequiringEnv(SimpleCorridor):
     """A corridor that can be made only where Ray has given a GPU to the process: by `num_gpus_per_worker`, `num_gpus`.
 

@@ -93,8 +93,9 @@ class LearnerInfo(dict[str, Any]):
     """
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is such an entry, or such a statistic of a policy; not one of a policy within."""
-        return dict.__contains__(self, name) or name in (dict.get(self, LEARNER_STATS_KEY) or ())
+        """Whether there is such an entry, or such a statistic of a policy, which `keys` has not; not one within."""
+        inner = dict.get(self, LEARNER_STATS_KEY)
+        return dict.__contains__(self, name) or (isinstance(inner, Mapping) and name in inner)
 
     def __missing__(self, name: str) -> Any:
         inner = dict.get(self, LEARNER_STATS_KEY) or (next(iter(self.values())) if len(self) == 1 else None)
@@ -138,7 +139,8 @@ def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if len(infos) == 1:
         return dict(infos[0])
     names = list(dict.fromkeys(name for info in infos for name in info))
-    return {name: _merge(name, [info[name] for info in infos if name in info]) for name in names}
+    own = [dict(info) for info in infos]  # without what a LearnerInfo finds deeper
+    return {name: _merge(name, [info[name] for info in own if name in info]) for name in names}
 
 
 def _merge(name: str, values: list[Any]) -> Any:

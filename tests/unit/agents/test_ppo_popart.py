@@ -7,6 +7,7 @@ import torch
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
 from rlframe.agents.families.value_normalization import UpdateValueNormalizer
+from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -129,6 +130,30 @@ def test_a2cs_plan_moves_the_moments_and_resumes_with_them(framework, tmp_path):
     finally:
         trainer.stop()
         resumed.stop()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "config"),
+    [
+        (A2CTrainer, {"microbatch_size": 10}),
+        (A2CTrainer, {"use_critic": False, "use_gae": False, "batch_mode": "complete_episodes"}),
+        (A3CTrainer, {"sample_async": False}),
+        (ImpalaTrainer, {"vtrace": False}),
+    ],
+    ids=["microbatches", "no critic", "A3C", "IMPALA"],
+)
+def test_a_policys_own_config_cannot_ask_for_moments_that_nothing_moves(trainer, config):
+    players = {"policies": {"one": (None, None, None, {"normalize_values": True})}}
+    with pytest.raises(ConfigError, match=r"normalize_values=True in a policy's own config: .* Leave the key out"):
+        trainer({"num_workers": 0, "multiagent": players, **config}, env="CartPole-v1")
+
+
+def test_a_policys_own_config_may_ask_for_moments_in_a2c():
+    players = {"policies": {"one": (None, None, None, {"normalize_values": True})}}
+    trainer = A2CTrainer({"num_workers": 0, "multiagent": players, "timesteps_per_iteration": 200}, env="CartPole-v1")
+    trainer.train()
+    assert trainer.get_policy("one").value_mean > 1.0
+    trainer.stop()
 
 
 def test_a2c_without_the_key_has_no_layer_of_popart():

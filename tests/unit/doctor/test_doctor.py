@@ -120,6 +120,9 @@ def test_what_results_tell_comes_first(row, config, name):
         ({}, {"normalize_values": False}, ["values_lag"]),
         ({}, {"normalize_values": True}, []),
         ({}, {}, []),  # an algorithm without the key
+        ({}, {"normalize_values": False, "microbatch_size": 10}, []),  # with which A2C refuses it
+        ({}, {"normalize_values": False, "vtrace": False}, []),
+        ({}, {"normalize_values": False, "keep_local_weights_in_sync": True}, []),
         ({"vf_explained_var": 0.3}, {"normalize_values": False}, []),
         ({"reward": -480.0}, {"normalize_values": False}, []),  # it learns
         ({"reward": -20.0}, {"normalize_values": False}, []),
@@ -129,6 +132,14 @@ def test_values_that_tell_nothing_of_returns_far_from_0(last, config, names):
     usual = {"reward": -500.0, "vf_explained_var": 0.001}
     rows = [result(**{**usual, "reward": -499.0})] + [result(**usual)] * 9 + [result(**{**usual, **last})]
     assert [finding.name for finding in examine_results(rows, {"lr": 2e-3, **config})] == names
+
+
+def test_values_are_judged_by_their_own_policys_returns():
+    stats = {"learner_stats": {"vf_explained_var": 0.0}}
+    row = {**result(reward=-500.0), "policy_reward_mean": {"a": 0.0, "b": -500.0}}
+    row["info"]["learner"] = {"a": stats, "b": stats}
+    found = examine_results([row] * 11, {"normalize_values": False, "lr": 1e-3})
+    assert [(finding.name, finding.policy) for finding in found] == [("values_lag", "b")]
 
 
 def test_one_bad_iteration_is_none():

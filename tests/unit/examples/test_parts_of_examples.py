@@ -62,6 +62,9 @@ def test_toy_environments_pay_and_last_as_rllibs():
     corridor = example("env.simple_corridor", "SimpleCorridor")()
     assert paid_and_steps(corridor, 1) == (1.0, 10)
     assert corridor.observation_space.high == 999
+    paid, steps = paid_and_steps(example("custom_env", "SimpleCorridor")({"corridor_length": 4}), 1)
+    assert steps == 4
+    assert -0.3 <= paid <= 1.7
     assert paid_and_steps(example("env.repeat_initial_obs_env", "RepeatInitialObsEnv")(20), 0)[1] == 20
     images = example("env.fast_image_env", "FastImageEnv")({})
     assert paid_and_steps(images, 0) == (1001, 1001)

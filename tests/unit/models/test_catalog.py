@@ -447,11 +447,21 @@ def test_get_model_v2_leaves_the_config_and_the_defaults_alone():
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_default_convolutions_are_said_in_the_config_they_were_missing_in(framework):
     config = {**MODEL_DEFAULTS, "conv_activation": "relu"}
-    images = spaces.Box(0, 255, (84, 84, 4), np.uint8)
+    images, small = (spaces.Box(0, 255, (size, size, 4), np.uint8) for size in (84, 42))
     model = ModelCatalog.get_model_v2(images, ACTIONS, 2, config, framework)
     assert config["conv_filters"] == model.model_config["conv_filters"]
-    assert config["conv_filters"][-1] == [256, [11, 11], 1]
+    assert config["conv_filters"][0] == [16, [8, 8], 4]
+    remembers = {**MODEL_DEFAULTS, "use_lstm": True, "lstm_cell_size": 4}
+    ModelCatalog.get_model_v2(images, ACTIONS, 2, remembers, framework)
+    assert remembers["conv_filters"] == config["conv_filters"]
+    # A section that is handed on to a model of smaller images gets the defaults of these.
+    ModelCatalog.get_model_v2(small, ACTIONS, 2, config, framework)
+    assert config["conv_filters"][0] == [16, [4, 4], 2]
+    ModelCatalog.get_model_v2(images, ACTIONS, 2, MODEL_DEFAULTS, framework)
     assert MODEL_DEFAULTS["conv_filters"] is None
+    given = {**MODEL_DEFAULTS, "conv_filters": [[4, 84, 1]]}
+    ModelCatalog.get_model_v2(images, ACTIONS, 2, given, framework)
+    assert given["conv_filters"] == [[4, 84, 1]]
 
 
 def test_acting_loads_no_framework():
