@@ -143,7 +143,7 @@ def test_a_server_that_is_killed_doubles_no_row_of_remote_clients(programs):
     programs.wait_for_saves(2)
     stored = programs.finish(server, (1, client))
     sent, (told, refused) = rows_of(stored, 1), programs.told(1)
-    assert len(refused) == 2
+    assert 1 <= len(refused) <= 2  # a kill between two episodes, which is rare, refuses none
     assert all("this episode is not known" in text for text in refused)
     assert len(set(sent)) == len(sent)
     assert len(set(sent) - set(told)) <= 2  # at each kill one may be stored of which the client did not hear

@@ -78,7 +78,7 @@ def test_program_for_ray_1_runs_as_it_is(ray_runtime, tmp_path):
     for given in (trial, trial.logdir):
         assert analysis.get_best_checkpoint(given) == checkpoint == analysis.get_last_checkpoint(given)
         steps = analysis.get_trial_checkpoints_paths(given, "info/num_steps_sampled")
-        assert [value for _, value in steps] == list(frames[trial.logdir]["info.num_steps_sampled"])[1:]
+        assert [value for _, value in steps] == list(frames[trial.logdir]["info/num_steps_sampled"])[1:]
     with pytest.raises(ValueError, match="no trial was there; wanted one of"):
         analysis.get_last_checkpoint(str(tmp_path))
     analysis.default_metric = "timesteps_total"
