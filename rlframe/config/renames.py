@@ -235,7 +235,8 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
 def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Has a config hold values meanwhile under the other names that programs read, too; for hooks.
 
-    What a hook writes there is the value of the name used here. `use_pytorch` of RLlib 0.8 is there to read only.
+    What a hook writes there is the value of the name used here; names with values of another kind are left out, such as
+    `soft_q`, which stands for a type of exploration. `use_pytorch` of RLlib 0.8 is there to read only.
 
     Yields:
         The config.
@@ -258,7 +259,7 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for dotted, value in named.items():
         written, rename = lookup(config, dotted, value), RENAMES[dotted]
         if not same(written, value) and written not in rename.dropped:
-            assign(config, rename.targets[0], rename.value(written))
+            assign(config, rename.targets[0], written)
         assign(config, dotted, SENTINEL)
 
 

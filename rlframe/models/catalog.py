@@ -396,7 +396,7 @@ def _with_memory(
     """Returns an LSTM or a GTrXL behind the model that the rest of the config describes, and an interface on top."""
     obs_space, action_space, num_outputs, config, name = arguments
     if config["lstm_use_prev_action_reward"] in (True, 1):
-        config = {**config, "lstm_use_prev_action": True, "lstm_use_prev_reward": True}
+        config |= {"lstm_use_prev_action": True, "lstm_use_prev_reward": True}
     inside = {**config, "use_lstm": False, "use_attention": False}
     if framework == "torch" and config["custom_model"]:
         own = _resolve("model", config["custom_model"], ModelV2)
@@ -411,7 +411,7 @@ def _with_memory(
         default_model=default_model or features_class(obs_space, config, framework),
         **model_kwargs,
     )
-    arguments[3]["conv_filters"] = config["conv_filters"] = inside["conv_filters"]
+    config["conv_filters"] = inside["conv_filters"]
     if inner.get_initial_state():
         raise ConfigError(
             f"model: got use_lstm or use_attention with {type(inner).__name__}, which has a memory of its own; wanted "

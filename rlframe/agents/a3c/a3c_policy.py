@@ -31,8 +31,8 @@ def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
         mean[ −log π(a|s) A + c_v ½ (V − R)² / σ² − c_e H(π) ]
 
     σ is the deviation that values are normalised by, see `LayerPopArt`; 1 without `normalize_values`. RLlib summed over
-    the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows
-    of recurrent batches do not count.
+    the rows; with a mean, the length of a step does not depend on the size of the batch. Padding rows of recurrent
+    batches do not count.
 
     Source: Mnih et al. 2016, "Asynchronous Methods for Deep Reinforcement Learning", section 4.
     """
@@ -91,7 +91,8 @@ class A3CPolicy(LearningPolicy):
         config = self.config
         if not config.get("normalize_values"):
             return False
-        if config.get("microbatch_size", 1) or not config["use_critic"]:  # which A2C alone has
+        whole_batches = "microbatch_size" in config and not config["microbatch_size"]  # a key of A2C's alone
+        if not (whole_batches and config["use_critic"]):
             raise ConfigError(
                 "normalize_values=True in a policy's own config: got an algorithm that never moves the moments; wanted "
                 "A2C with use_critic=True and without microbatch_size. Leave the key out"
