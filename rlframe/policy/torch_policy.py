@@ -73,7 +73,7 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         super().__init__(observation_space, action_space, config)
         self.devices = choose_devices(config)
         self.device = self.devices[0]
-        self.max_seq_len = int(max_seq_len or self.max_seq_len)
+        self.max_seq_len = int(max_seq_len or (config.get("model") or {}).get("max_seq_len", 20))
         self._given_loss = loss
         if action_sampler_fn is not None:
             self._action_sampler_fn = action_sampler_fn
