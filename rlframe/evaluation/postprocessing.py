@@ -14,6 +14,7 @@ from rlframe.data.n_step import n_step as sum_n_steps
 from rlframe.data.n_step import terminal_rows, trajectory_ends
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.utils.deprecation import deprecation_warning
 
 __all__ = [
     "Postprocessing",
@@ -60,14 +61,20 @@ def compute_advantages(
         gamma: Discount per step.
         lambda_: Decay of the trace, with `use_gae`.
         use_gae: Generalised advantage estimates; False takes discounted returns.
-        use_critic: Subtract `vf_preds` from the returns. Without it the value targets are zeros.
+        use_critic: Subtract `vf_preds` from the returns, where the batch has them: programs of RLlib 0.8 have neither
+            GAE nor a critic, and say nothing of it. Without, the value targets are zeros.
 
     Returns:
         The same batch; both columns are float32 `[B]`.
 
     Raises:
-        ValueError: If a critic is needed and `vf_preds` is missing, or GAE is asked for without a critic.
+        ValueError: If `vf_preds` is missing with `use_gae`, or GAE is asked for without a critic.
     """
+    if use_critic and not use_gae and VF_PREDS not in rollout:
+        deprecation_warning(
+            "compute_advantages(use_gae=False) of a batch without vf_preds", help="Say use_critic=False."
+        )
+        use_critic = False
     _check_critic(rollout, use_gae, use_critic)
     rewards = np.asarray(rollout[REWARDS], np.float32)
     if use_gae:

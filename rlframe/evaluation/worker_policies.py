@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from rlframe.evaluation.worker_building import make_runner, with_spaces
 from rlframe.exploration.adopting import adopt
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
-from rlframe.policy.waiting_policies import rebuilder
+from rlframe.policy.numpy_policy import NumpyPolicy
+from rlframe.policy.waiting_policies import become, rebuilder
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import derive_seed
 
@@ -154,8 +156,31 @@ class WorkerPolicies(RLlibWorkerNames):
         self.preprocessors[policy_id], self.filters[policy_id] = preprocessor, made_filter
         attach = partial(self._attach_to_worker, policy_id)
         attach(policy)
+        if isinstance(policy, NumpyPolicy) and getattr(spec.policy_class, "framework_class", None) is not None:
+            policy.load_framework = partial(self._load_framework, policy_id, policy)
         self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, attach))
         self.policy_specs[policy_id] = spec
+
+    def _load_framework(self, policy_id: str, policy: NumpyPolicy) -> None:
+        """Makes a policy that acts in NumPy the framework's, in the same object; weights and random streams stay."""
+        spec, was = self.policy_specs[policy_id], vars(policy)
+        weights, streams, config = policy.weights, _streams(policy), policy.config
+        policy_class = pickle.loads(spec.policy_class.framework_class)  # of the driver's
+        arguments = (self.preprocessors[policy_id].observation_space, spec.action_space, config)
+        rebuild = rebuilder(policy_class, arguments, partial(self._attach_to_worker, policy_id))
+        assert rebuild is not None  # only classes are sent
+        become(policy, policy_class, {})
+        try:
+            rebuild(policy)
+            if weights:
+                policy.set_weights(weights)
+        except BaseException:
+            become(policy, NumpyPolicy, was)
+            raise
+        policy.on_global_var_update(self.global_vars)
+        _take_streams(policy, streams)
+        self.policy_specs[policy_id] = spec._replace(policy_class=policy_class)
+        self.policy_map.add(policy_id, policy, rebuild)
 
     def _attach_to_worker(self, policy_id: str, policy: Policy) -> None:
         """Gives a policy what it has of its worker."""
@@ -198,7 +223,7 @@ class WorkerPolicies(RLlibWorkerNames):
 
     def foreach_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
         """Returns `func(policy, policy_id)` for each policy."""
-        return [func(policy, pid) for pid, policy in self.policy_map.items()]
+        return [func(policy, pid) for pid, policy in list(self.policy_map.items())]
 
     def foreach_trainable_policy(self, func: Callable[[Policy, str], Any]) -> list[Any]:
         """Returns `func(policy, policy_id)` for each policy that is trained."""
@@ -244,12 +269,7 @@ class WorkerPolicies(RLlibWorkerNames):
             "data": None if self._data is None else self._data.get_state(),
             "tasks": tasks_of(self),
             "global_vars": dict(self.global_vars),
-            "streams": {
-                pid: {"exploration": policy.get_exploration_state(),
-                      "action_rng": policy._action_rng.bit_generator.state,
-                      "timestep": policy.global_timestep, "seed": policy._policy_seed}
-                for pid, policy in self.policy_map.items()
-            },
+            "streams": {pid: _streams(policy) for pid, policy in self.policy_map.items()},
         }  # fmt: skip
         if policies:
             state["policies"] = {pid: _alone(policy, policy.get_state) for pid, policy in self.policy_map.items()}
@@ -263,12 +283,7 @@ class WorkerPolicies(RLlibWorkerNames):
             self.filters[pid].set_state(saved)
         self.global_vars = dict(state["global_vars"])
         for pid, streams in state["streams"].items():
-            policy = self.policy_map[pid]
-            if streams["exploration"]:
-                policy.exploration.set_state(streams["exploration"])
-            policy._action_rng.bit_generator.state = streams["action_rng"]
-            policy.global_timestep = int(streams["timestep"])
-            policy._policy_seed = int(streams.get("seed", policy._policy_seed))
+            _take_streams(self.policy_map[pid], streams)
         set_tasks(self, state.get("tasks"))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
@@ -286,6 +301,24 @@ class WorkerPolicies(RLlibWorkerNames):
 
 def _call_learn_hook(callbacks: Any, **kwargs: Any) -> None:
     call_hook(callbacks, "on_learn_on_batch", kwargs)
+
+
+def _streams(policy: Policy) -> dict[str, Any]:
+    """Returns what a policy's actions hang on beside its weights: random streams, exploration, the step count."""
+    return {
+        "exploration": policy.get_exploration_state(),
+        "action_rng": policy._action_rng.bit_generator.state,
+        "timestep": policy.global_timestep,
+        "seed": policy._policy_seed,
+    }
+
+
+def _take_streams(policy: Policy, streams: Mapping[str, Any]) -> None:
+    if streams["exploration"]:
+        policy.exploration.set_state(streams["exploration"])
+    policy._action_rng.bit_generator.state = streams["action_rng"]
+    policy.global_timestep = int(streams["timestep"])
+    policy._policy_seed = int(streams.get("seed", policy._policy_seed))
 
 
 def _alone(policy: Policy, method: Callable[[], Any]) -> Any:

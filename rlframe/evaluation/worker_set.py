@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import logging
+import pickle
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,7 @@ class WorkerSet:
         if recipe is None:
             return spec
         made: Any = partial(NumpyPolicy, recipe=recipe)
+        made.framework_class = _pickled(spec.policy_class)
         made.defaults_from = getattr(spec.policy_class, "defaults_from", None)
         # Postprocessing reads the config, too. With the algorithm's module a worker would import all of Ray Tune.
         defaults = algorithm_defaults(spec.policy_class).items()
@@ -619,6 +621,17 @@ class WorkerSet:
                 ray.get(ref)
             except ray.exceptions.RayError as error:
                 _LOGGER.warning("worker %d did not end its file of output: %s", index, error)
+
+
+def _pickled(policy_class: Any) -> bytes | None:
+    """Returns a policy's class for a worker that loads it when it needs the framework; None where it cannot be sent."""
+    import ray
+
+    try:
+        sent: bytes = ray.cloudpickle.dumps(policy_class)
+    except (pickle.PicklingError, TypeError):  # told to who asks for it: sampling goes without
+        return None
+    return sent
 
 
 def _registered_models() -> Any:

@@ -1,7 +1,11 @@
-"""A policy that only acts: weights and NumPy, no framework; what remote workers run for built-in models."""
+"""A policy that only acts: weights and NumPy, no framework; what remote workers run for built-in models.
+
+Asked for more by a program, it becomes the framework's policy.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,9 +56,15 @@ class ActingRecipe:
 
 
 class NumpyPolicy(Policy):
-    """Acts with named weight arrays; `set_weights` brings new ones. It has no model and cannot learn."""
+    """Acts with named weight arrays; `set_weights` brings new ones. It has no model and cannot learn.
+
+    In a worker that has been told the framework's class, learning makes it a policy of that class, and so does code of
+    a program that reads what is not here, such as `model`.
+    """
 
     framework = "numpy"
+    #: Makes this object the framework's policy; None where nobody knows of which class.
+    load_framework: Callable[[], None] | None = None
 
     def __init__(
         self,
@@ -107,18 +117,33 @@ class NumpyPolicy(Policy):
         self.weights = {name: np.asarray(array) for name, array in weights.items()}
         self.choose_inference()
 
-    def learn_on_batch(self, *_given: Any, **_named: Any) -> Any:
-        """Refused: nothing is learned here; so are `compute_gradients` and `apply_gradients`.
+    def learn_on_batch(self, samples: SampleBatch) -> dict[str, Any]:
+        """Becomes the framework's policy, which learns."""
+        return self._of_framework("learn_on_batch")(samples)  # type: ignore[no-any-return]  # of another class now
+
+    def compute_gradients(self, postprocessed_batch: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
+        """Becomes the framework's policy, which computes them."""
+        return self._of_framework("compute_gradients")(postprocessed_batch)  # type: ignore[no-any-return]
+
+    def apply_gradients(self, gradients: list[Any]) -> None:
+        """Becomes the framework's policy, which applies them."""
+        self._of_framework("apply_gradients")(gradients)
+
+    def _of_framework(self, name: str) -> Any:
+        """Returns what the framework's policy, which this becomes, has under a name.
 
         Raises:
-            NotImplementedError: Always.
+            NotImplementedError: If nobody knows of which class that is.
         """
-        raise NotImplementedError(
-            "this remote worker acts in NumPy and cannot learn: "
-            'set config["sample_in_numpy"] = False to have the framework\'s policy on remote workers'
-        )
-
-    compute_gradients = apply_gradients = learn_on_batch
+        load, self.load_framework = self.load_framework, None  # the constructor of the other may look for names here
+        if load is None:
+            raise NotImplementedError(_refusal(name))
+        try:
+            load()
+        except BaseException:
+            self.load_framework = load
+            raise
+        return getattr(self, name)
 
     def _built_in_inference(self) -> Inference:
         if not self.__dict__.get("weights"):  # the constructor, or the state of one that has not got any yet
@@ -127,9 +152,17 @@ class NumpyPolicy(Policy):
         return NumpyInference(self, self.recipe.build_actor(self.recipe.spec, self.weights, rng))
 
     def __getattr__(self, name: str) -> Any:
+        # Sampling looks for what a policy may have, too, and goes without; a program's code means what it reads.
+        asks = str(sys._getframe(1).f_globals.get("__name__"))
+        if self.load_framework is not None and not name.startswith("__") and not asks.startswith("rlframe."):
+            return self._of_framework(name)
         if name in ("model", "dist_class", "device"):
-            raise AttributeError(
-                f"this remote worker acts in NumPy and has no {name!r}: "
-                'set config["sample_in_numpy"] = False to have the framework\'s policy on remote workers'
-            )
+            raise AttributeError(_refusal(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _refusal(name: str) -> str:
+    return (
+        f"this policy acts in NumPy and has no {name!r}: "
+        'set config["sample_in_numpy"] = False to have the framework\'s policy on remote workers'
+    )

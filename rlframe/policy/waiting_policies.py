@@ -54,7 +54,7 @@ class Entry:
         self.scheduled = {name: own[name] for name in _SCHEDULED if name in own}
         self.learning_rate = _learning_rate(policy)
         self.path = path
-        _become(policy, _Waiting, {"owner": owner, "entry": self})
+        become(policy, _Waiting, {"owner": owner, "entry": self})
 
     def restore(self, state: dict[str, Any]) -> None:
         """Makes of the policy that waits what it was, and drops its files; `state` is what these say."""
@@ -62,7 +62,7 @@ class Entry:
         assert self.path is not None
         policy = self.policy
         waits = object.__getattribute__(policy, "__dict__")
-        _become(policy, self.policy_class, {})
+        become(policy, self.policy_class, {})
         try:
             self.rebuild(policy)
             for name, value in self.kept.items():
@@ -75,7 +75,7 @@ class Entry:
             if self.global_vars is not None:
                 policy.on_global_var_update(self.global_vars)
         except BaseException:
-            _become(policy, _Waiting, waits)
+            become(policy, _Waiting, waits)
             raise
         shutil.rmtree(self.path, ignore_errors=True)
         self.path, self.global_vars = None, None
@@ -115,7 +115,8 @@ def _learning_rate(policy: Any) -> float | None:
         return None
 
 
-def _become(policy: Any, policy_class: type, attributes: dict[str, Any]) -> None:
+def become(policy: Any, policy_class: type, attributes: dict[str, Any]) -> None:
+    """Makes an object one of another class, with other attributes; who has it keeps it."""
     object.__setattr__(policy, "__class__", policy_class)
     object.__setattr__(policy, "__dict__", attributes)
 

@@ -18,7 +18,6 @@ from rlframe.trainer.resources import searching
 from rlframe.tune.analysis import Analysis  # noqa: F401
 from rlframe.tune.experiment import Experiment, with_present_keys  # noqa: F401
 from rlframe.tune.functions import (  # noqa: F401
-    as_trainable,
     checkpoint_dir,
     get_trial_dir,
     get_trial_id,
@@ -31,7 +30,7 @@ from rlframe.tune.functions import (  # noqa: F401
 from rlframe.tune.results import ExperimentAnalysis, NamesOfRay1, with_logdir
 from rlframe.tune.specs import has_several_trials
 from rlframe.tune.trainable import Trainable  # noqa: F401
-from rlframe.tune.translate import loggers_of_experiments, printing, translate_experiments, translate_run
+from rlframe.tune.translate import loggers_of_experiments, printing, reserving, translate_experiments, translate_run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,7 +80,7 @@ def run(run_or_experiment: Any, name: str | None = None, **kwargs: Any) -> Exper
     register_trainables()  # once more: ray.shutdown() forgets them
     arguments = _with_defaults(translate_run(kwargs))
     with printing(arguments), searching(has_several_trials(arguments)):
-        trainable = as_trainable(with_present_keys(run_or_experiment), arguments.get("resources_per_trial"))
+        trainable = reserving(with_present_keys(run_or_experiment), arguments)
         return ExperimentAnalysis.of(ray.tune.run(trainable, name=name, **arguments))
 
 

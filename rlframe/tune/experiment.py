@@ -7,8 +7,7 @@ from typing import Any
 import ray.tune
 
 from rlframe.agents.registry import register_trainables
-from rlframe.tune.functions import as_trainable
-from rlframe.tune.translate import translate_run, with_old_checkpoints
+from rlframe.tune.translate import reserving, translate_run, with_old_checkpoints
 
 
 class Experiment(ray.tune.Experiment):
@@ -23,7 +22,7 @@ class Experiment(ray.tune.Experiment):
     def __init__(self, name: str, run: Any, **kwargs: Any) -> None:
         register_trainables()  # once more: ray.shutdown() forgets them, and Ray would import algorithms of its own
         arguments = translate_run(kwargs)
-        super().__init__(name, as_trainable(run, arguments.get("resources_per_trial")), **arguments)
+        super().__init__(name, reserving(run, arguments), **arguments)
 
 
 def with_present_keys(given: Any) -> Any:

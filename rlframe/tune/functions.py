@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray.tune
+from ray.tune import PlacementGroupFactory
 
 from rlframe.trainer.resources import function_resources
 
@@ -33,7 +34,8 @@ def as_trainable(trainable: Any, resources: Any = None) -> Any:
 
     Args:
         trainable: What `tune.run` is given.
-        resources: What the program itself reserves for a trial; None reserves for the trainer that a function makes.
+        resources: What the program itself reserves for a trial, or a function of the config that says so; None reserves
+            for the trainer that a function makes.
     """
     if not inspect.isfunction(trainable):
         return trainable
@@ -51,8 +53,9 @@ def as_trainable(trainable: Any, resources: Any = None) -> Any:
 
     del called_as_declared.__wrapped__  # Ray looks through it at what the user declared
     called: Any = called_as_declared if names else trainable
+    own = resources if callable(resources) and not isinstance(resources, PlacementGroupFactory) else None
     if getattr(called, "_resources", None) in (None, function_resources):  # else those of `tune.with_resources`
-        called._resources = function_resources if resources is None else None
+        called._resources = function_resources if resources is None else own
     return called
 
 

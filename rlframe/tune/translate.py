@@ -8,6 +8,7 @@
 | `run_errored_only` | `resume="ERRORED_ONLY"` |
 | `restore`: a path in a checkpoint, its directory, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
+| `resources_per_trial={"extra_cpu": lambda spec: spec.config.num_workers}` | a function's own resources |
 | `progress_reporter` | the same, and it prints |
 | `sample_from(lambda spec: spec.stop["training_iteration"])` in `config` | functions that find it |
 | `sync_config={"upload_dir": None}` | nothing |
@@ -17,11 +18,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray.tune
+from ray.tune.execution.placement_groups import resource_dict_to_pg_factory
+from ray.tune.search.variant_generator import _UnresolvedAccessGuard
 
 from rlframe.trainer.checkpoint_paths import noted_directory
 from rlframe.tune.functions import as_trainable
@@ -104,6 +108,27 @@ def printing(arguments: Mapping[str, Any]) -> Iterator[None]:
         del os.environ[name]
 
 
+def reserving(trainable: Any, arguments: dict[str, Any]) -> Any:
+    """Returns a trainable as today's Ray takes it; functions that say what it reserves leave the arguments for it.
+
+    Args:
+        trainable: What is to be run.
+        arguments: Translated ones of the run or experiment; changed.
+
+    Raises:
+        ConfigError: If functions say what a trainable reserves that is itself no function.
+    """
+    resources = arguments.get("resources_per_trial")
+    if isinstance(resources, PerTrial):
+        if not inspect.isfunction(trainable):
+            raise ConfigError(
+                f"resources_per_trial: got functions, for {trainable!r}, which reserves what its config needs; leave "
+                "resources_per_trial out, or give numbers"
+            )
+        del arguments["resources_per_trial"]
+    return as_trainable(trainable, resources)
+
+
 def checkpoint_path(checkpoint: Any) -> str:
     """Returns the directory of a checkpoint: of itself, a path in it as Ray 1.x had them, or Tune's object."""
     path: str = os.path.abspath(os.path.expanduser(os.fspath(getattr(checkpoint, "path", checkpoint))))
@@ -135,7 +160,7 @@ def _translate_experiment(spec: Any) -> Any:
         return spec
     translated = translate_run({key: value for key, value in spec.items() if key != "loggers"})
     if "run" in translated:
-        translated["run"] = as_trainable(translated["run"], translated.get("resources_per_trial"))
+        translated["run"] = reserving(translated["run"], translated)
     env = translated.pop("env", None)  # RLlib's files have it beside the config
     if env is not None:
         translated["config"] = {**(translated.get("config") or {}), "env": env}
@@ -168,6 +193,8 @@ def _reserved(resources: Any) -> dict[str, Any]:
     """Returns the argument that reserves resources; `extra_cpu` and `extra_gpu` are for workers that a trial starts."""
     if resources is None:
         return {}
+    if isinstance(resources, Mapping) and any(map(callable, resources.values())):
+        return {"resources_per_trial": PerTrial(resources)}
     if not isinstance(resources, Mapping) or not {"extra_cpu", "extra_gpu"} & resources.keys():
         return {"resources_per_trial": resources}
     given = {key.upper().replace("EXTRA_", "extra "): float(amount or 0) for key, amount in resources.items()}
@@ -177,6 +204,24 @@ def _reserved(resources: Any) -> dict[str, Any]:
     worker = {key: amount for key, amount in worker.items() if amount}
     bundles = [driver, *[worker] * workers] if worker else [driver]
     return {"resources_per_trial": ray.tune.PlacementGroupFactory(bundles)}
+
+
+class PerTrial:
+    """What a trial reserves where functions of its spec say so, `{"extra_cpu": lambda spec: spec.config.num_workers}`.
+
+    Args:
+        resources: As `resources_per_trial` of Ray 1.x; some amounts are functions.
+    """
+
+    def __init__(self, resources: Mapping[str, Any]) -> None:
+        self._resources = resources
+
+    def __call__(self, config: Mapping[str, Any]) -> Any:
+        """Returns what the trial of a config reserves."""
+        spec = _UnresolvedAccessGuard({"config": config})
+        amounts = {key: each(spec) if callable(each) else each for key, each in self._resources.items()}
+        made = _reserved(amounts)["resources_per_trial"]
+        return made if isinstance(made, ray.tune.PlacementGroupFactory) else resource_dict_to_pg_factory(made)
 
 
 def _translate_checkpoints(arguments: dict[str, Any]) -> None:

@@ -4,6 +4,8 @@ import copy
 
 import numpy as np
 import pytest
+import ray
+import torch
 
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
@@ -84,6 +86,73 @@ def test_actors_of_policies_with_several_networks_act_in_numpy_on_remote_workers
     for key, array in local.get_weights()["default_policy"].items():
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][key], atol=1e-5, err_msg=key)
     remote.stop()
+
+
+FRAMEWORKS_OF_WORKERS = ["torch", pytest.param("tf", marks=[needs_tf, pytest.mark.slow])]
+
+
+def kinds_of(trainer):
+    return [kind.removesuffix("TorchPolicy").removesuffix("TFPolicy") for kind in trainer.workers.foreach_worker(_kind)]
+
+
+def _kind(worker):
+    return type(worker.get_policy()).__name__
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS_OF_WORKERS)
+def test_a_function_that_reads_the_model_finds_it_on_remote_workers_and_nothing_else_changes(
+    trainers, framework, tmp_path
+):
+    plain, asked = trainers(framework=framework), trainers(framework=framework)
+    for trainer in (plain, asked):
+        trainer.train()
+    assert kinds_of(asked) == ["DQN", "NumpyPolicy"]
+    shapes = asked.workers.foreach_policy(lambda policy, _: [tuple(v.shape) for v in policy.model.variables()])
+    assert shapes[1] == shapes[0] != []
+    assert kinds_of(asked) == ["DQN", "DQN"]
+    for trainer in (plain, asked):
+        trainer.train()
+    path = asked.save(str(tmp_path))
+    asked.restore(path)
+    assert plain.train()["hist_stats"] == asked.train()["hist_stats"]
+    for name, array in plain.get_weights()["default_policy"].items():
+        np.testing.assert_allclose(array, asked.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
+
+
+def test_sampling_by_a_function_loads_no_framework(trainers):
+    trainer = trainers()
+    counts = trainer.workers.foreach_worker(lambda worker: worker.worker_index and worker.sample().count)
+    assert counts == [0, trainer.config["rollout_fragment_length"]]
+    assert kinds_of(trainer) == ["DQN", "NumpyPolicy"]
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS_OF_WORKERS)
+def test_remote_workers_compute_the_gradients_that_the_local_one_does(trainers, framework):
+    trainer = trainers(framework=framework, prioritized_replay=False)
+    batch = (
+        trainer.workers.local_worker()
+        .policy_map["default_policy"]
+        .complete_columns(ray.get(trainer.workers.remote_workers()[0].sample.remote()))
+    )
+    local, remote = trainer.workers.foreach_worker(lambda worker: worker.compute_gradients(batch.copy())[0])
+    assert len(local) == len(remote) > 0
+    for one, other in zip(local, remote, strict=True):
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-6)
+
+
+def test_a_model_that_a_program_changes_on_a_remote_worker_acts_there(trainers):
+    trainer = trainers(hiddens=[], dueling=False, explore=False)
+
+    def prefers(worker, action):
+        if worker.worker_index:
+            layer = next(m for m in worker.get_policy().model.modules() if getattr(m, "out_features", None) == 2)
+            layer.weight.data.zero_()
+            layer.bias.data.copy_(torch.nn.functional.one_hot(torch.tensor(action), 2))
+            return set(worker.sample()["actions"].tolist())
+        return None
+
+    for action in (0, 1):
+        assert trainer.workers.foreach_worker(lambda worker, wanted=action: prefers(worker, wanted))[1] == {action}
 
 
 def test_two_workers_report_healthy_and_sample_twice_as_much_per_round(trainers):

@@ -18,10 +18,28 @@ class _WithTape:
     def __init__(self, optimizer: Any, tape: Any) -> None:
         self._optimizer, self._tape = optimizer, tape
 
-    def compute_gradients(self, loss: Any, var_list: Any = None) -> list[tuple[Any, Any]]:
-        """Returns (gradient, variable) pairs; gradients are None for variables that the loss does not depend on."""
+    def compute_gradients(
+        self,
+        loss: Any,
+        var_list: Any = None,
+        gate_gradients: Any = None,
+        aggregation_method: Any = None,
+        colocate_gradients_with_ops: bool = False,
+        grad_loss: Any = None,
+    ) -> list[tuple[Any, Any]]:
+        """Returns (gradient, variable) pairs; gradients are None for variables that the loss does not depend on.
+
+        Args:
+            loss: A tensor.
+            var_list: The variables; None takes all that the tape saw.
+            gate_gradients: Not used, as the next two: they said in which order and where a graph computes.
+            aggregation_method: Not used.
+            colocate_gradients_with_ops: Not used.
+            grad_loss: Gradient of what `loss` goes into, by `loss`; None for ones.
+        """
+        del gate_gradients, aggregation_method, colocate_gradients_with_ops
         variables = list(self._tape.watched_variables() if var_list is None else var_list)
-        return list(zip(self._tape.gradient(loss, variables), variables, strict=True))
+        return list(zip(self._tape.gradient(loss, variables, grad_loss), variables, strict=True))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)

@@ -64,6 +64,13 @@ def test_compute_advantages_returns_with_and_without_critic():
     assert batch["value_targets"].tolist() == [0.0, 0.0]
 
 
+def test_compute_advantages_of_returns_without_values_are_the_returns():
+    batch = SampleBatch({"rewards": np.array([1.0, 2.0])})
+    compute_advantages(batch, 4.0, gamma=0.5, use_gae=False)
+    assert batch["advantages"].tolist() == [3.0, 4.0]
+    assert batch["value_targets"].tolist() == [0.0, 0.0]
+
+
 def test_compute_advantages_impossible_wishes_say_why():
     with pytest.raises(ValueError, match="use_critic=False"):
         compute_advantages(rollout(), 0.0, use_critic=False)

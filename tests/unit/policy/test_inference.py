@@ -128,3 +128,7 @@ def test_a_policy_that_cannot_act_says_so():
     worker.set_weights(policy.get_weights())
     assert type(worker.inference) is NumpyInference
     np.testing.assert_array_equal(worker.act_on_rows(OBS)[0], policy.act_on_rows(OBS)[0])
+    with pytest.raises(AttributeError, match=r"in NumPy and has no 'model': set config\[.sample_in_numpy.\] = False"):
+        worker.model  # noqa: B018 - reading it is the point
+    with pytest.raises(NotImplementedError, match="acts in NumPy and has no 'compute_gradients'"):
+        worker.compute_gradients({})

@@ -111,6 +111,22 @@ def test_hooks_are_called_in_the_documented_order_and_once_for_any_number_of_ste
     assert order == ["loss", "gradients", "apply", "stats", "grad_stats", "fetches"]
 
 
+@pytest.mark.parametrize("clip", [None, 0.1])
+def test_gradients_fn_may_clip_as_rllibs_documentation_does(clip):
+    def gradients(policy, optimizer, loss):
+        variables = policy.model.trainable_variables()
+        if clip is None:
+            return optimizer.compute_gradients(loss, variables, colocate_gradients_with_ops=True)
+        return list(zip(tf.clip_by_global_norm(tf.gradients(loss, variables), clip)[0], variables, strict=True))
+
+    def norm(policy, train_batch, grads):
+        return {"norm": tf.linalg.global_norm(grads)}
+
+    cls = build_tf_policy("Clips", loss_fn=policy_gradient_loss, gradients_fn=gradients, grad_stats_fn=norm)
+    found = cls(OBS_SPACE, ACTIONS, common_config()).learn_on_batch(make_batch(12))["learner_stats"]["norm"]
+    assert found > 0.1 if clip is None else found == pytest.approx(clip, rel=1e-5)
+
+
 def test_stats_and_fetches_are_fresh_at_every_step():
     def stats(policy, train_batch):
         return {"mean_reward": tf.reduce_mean(train_batch["rewards"]), "rows": tf.shape(train_batch["rewards"])[0]}

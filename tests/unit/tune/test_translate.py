@@ -17,7 +17,13 @@ from rlframe.agents.pg import PGTrainer
 from rlframe.trainer.checkpoint_paths import NOTE
 from rlframe.tune.functions import as_trainable
 from rlframe.tune.logger import DEFAULT_LOGGERS, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
-from rlframe.tune.translate import checkpoint_path, loggers_of_experiments, translate_experiments, translate_run
+from rlframe.tune.translate import (
+    checkpoint_path,
+    loggers_of_experiments,
+    reserving,
+    translate_experiments,
+    translate_run,
+)
 from rlframe.utils.errors import ConfigError
 
 
@@ -178,6 +184,26 @@ def test_loggers_of_tunes_files_write_them_outside_of_tune_alone(tmp_path: Path)
 )
 def test_extra_resources_are_bundles_for_what_a_trial_starts(given: dict[str, float], bundles: list[object]) -> None:
     assert translate_run({"resources_per_trial": given})["resources_per_trial"].bundles == bundles
+
+
+def test_functions_of_the_spec_say_what_a_function_reserves() -> None:
+    def train(config, reporter):  # type: ignore[no-untyped-def]
+        reporter(done=True)
+
+    given = {"cpu": 1, "gpu": lambda spec: spec.config.num_gpus, "extra_cpu": lambda spec: spec.config["num_workers"]}
+    arguments = translate_run({"resources_per_trial": given})
+    trainable = reserving(train, arguments)
+    assert arguments == {}
+    assert trainable._resources({"num_gpus": 0, "num_workers": 2}).bundles == [{"CPU": 1.0}] * 3
+    assert trainable._resources({"num_gpus": 1, "num_workers": 0}).bundles == [{"CPU": 1.0, "GPU": 1.0}]
+    one = translate_run({"resources_per_trial": {"cpu": lambda spec: spec.config.cores}})
+    assert reserving(train, one)._resources({"cores": 3}).bundles == [{"CPU": 3.0}]
+
+
+def test_functions_of_the_spec_are_for_functions() -> None:
+    arguments = translate_run({"resources_per_trial": {"cpu": lambda spec: 1}})
+    with pytest.raises(ConfigError, match="got functions, for 'PPO', which reserves what its config needs"):
+        reserving("PPO", arguments)
 
 
 def test_resources_of_today_stay() -> None:
