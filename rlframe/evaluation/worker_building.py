@@ -178,7 +178,6 @@ def make_runner(worker: Any, hooked: Iterable[str]) -> EnvRunner | MultiAgentRun
             filters=worker.filters,
             observation_fn=multiagent.observation_fn,
             count_steps_by=multiagent.count_steps_by,
-            with_env_steps=multiagent.replay_mode == "lockstep",
         )
     policy = worker.policy_map[DEFAULT_POLICY_ID]
     if config.vectorized_env:

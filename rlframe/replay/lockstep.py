@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, ENV_T, EPS_ID, T
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, T
 
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import SampleBatch
@@ -24,7 +24,7 @@ def joint_steps(batches: Mapping[str, SampleBatch], known: Collection[str] = ())
     """Returns the batches with their rows in one order: row i of each is of the same step of the same episode.
 
     Args:
-        batches: Rows by policy id, with `eps_id`, and `env_t` or else `t`. Trajectories may lie in any order.
+        batches: Rows by policy id, with `eps_id` and `t`. Trajectories may lie in any order.
         known: Policies that must have rows, those that are stored already; any will do where there are none.
 
     Returns:
@@ -71,13 +71,12 @@ def _check_policies(batches: Mapping[str, SampleBatch], known: Collection[str]) 
 
 def _keys(policy_id: str, rows: SampleBatch) -> Keys:
     """Returns episode and step of each row, int64 `[B, 2]`."""
-    steps = rows.get(ENV_T, rows.get(T))
-    if EPS_ID not in rows or steps is None:
+    if EPS_ID not in rows or T not in rows:
         raise ValueError(
-            f"{_MODE}: the rows of policy {policy_id!r} have no {EPS_ID!r} and {ENV_T!r} (or {T!r}), got "
-            f"{sorted(rows)}; these say which rows belong together"
+            f"{_MODE}: the rows of policy {policy_id!r} have no {EPS_ID!r} and {T!r}, got {sorted(rows)}; these say "
+            "which rows belong together"
         )
-    return np.stack([np.asarray(rows[EPS_ID], np.int64), np.asarray(steps, np.int64)], axis=1)
+    return np.stack([np.asarray(rows[EPS_ID], np.int64), np.asarray(rows[T], np.int64)], axis=1)
 
 
 def _check_one_row_per_step(policy_id: str, steps: Keys, rows: SampleBatch, order: Keys) -> None:

@@ -28,7 +28,7 @@ class StepKeys(NamedTuple):
 
     Attributes:
         trajectory: Number of the trajectory. int64 `[B]`.
-        t: Step within it of `obs`. int `[B]`.
+        t: Step of the environment within it, of `obs`; an agent need not act at each. int `[B]`.
         n_steps: Steps from `obs` to `new_obs`, or None where all are 1. int `[B]`.
         ended: Whether the trajectory ended with the row, or None if unknown. bool `[B]`.
     """
@@ -189,7 +189,7 @@ class ObservationStore(ObservationsState):
         for place in (0, *(layout.ends[:-1] + 1).tolist()):
             trajectory = int(keys.trajectory[place])
             tail = self._tails.get(trajectory)
-            if tail is None or tail.owner < oldest or tail.t != keys.t[place]:
+            if tail is None or tail.owner < oldest or tail.t > keys.t[place]:
                 continue
             if (self._rows[tail.row] == obs[place]).all():
                 del self._tails[trajectory]

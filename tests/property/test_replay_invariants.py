@@ -132,7 +132,6 @@ def test_lockstep_draws_are_of_the_same_steps_of_all_policies(adds: list[Any], c
     stored: list[tuple[int, int]] = []
     for env, rows, ends, shuffle in adds:
         batch = episodes.step(env, rows, 1, ends, 0)
-        batch["env_t"] = batch["t"] + 1000
         parts = {}
         for agent in range(policies):  # rows of every policy in an order of its own
             order = np.random.default_rng(shuffle + agent).permutation(rows)

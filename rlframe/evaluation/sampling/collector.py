@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class PolicyCollector:
     """What the loop keeps for one policy."""
 
-    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any, *, with_env_steps: bool) -> None:
+    def __init__(self, policy_id: str, policy: Policy, obs_filter: Any) -> None:
         self.policy_id = policy_id
         self.policy = policy
         self.filter = obs_filter
@@ -36,7 +36,7 @@ class PolicyCollector:
         dtype = np.dtype(space.dtype or np.float32)
         plain = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self.shape = tuple(space.shape or ())
-        self.store = TrajectoryStore(self.shape, plain, policy.train_columns, with_env_steps=with_env_steps)
+        self.store = TrajectoryStore(self.shape, plain, policy.train_columns)
         preprocessor = policy._obs_preprocessor
         self.preprocess: Any = None if isinstance(preprocessor, NoPreprocessor) else preprocessor
         given = getattr(preprocessor, "_obs_space", space)  # the policy's constructor may have made another of it
@@ -121,14 +121,13 @@ class PolicyCollector:
 class Agent:
     """One agent in one episode."""
 
-    __slots__ = ("collector", "done", "final", "id", "index", "memory_index", "row", "slot", "step", "total")
+    __slots__ = ("collector", "done", "final", "id", "index", "memory_index", "row", "slot", "total")
 
     def __init__(
         self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, memory_index: int | None = None
     ) -> None:
         self.id, self.index, self.slot, self.collector = agent_id, index, slot, collector
         self.row = -1  # its open row
-        self.step = 0
         self.total: float | None = None  # of its raw rewards; None before the first
         self.done = False
         self.final: Any = None  # its last observation, as its policy would take it
@@ -148,7 +147,6 @@ class MultiAgentCollector:
         clips_rewards: See `clip_rewards`.
         slots: Number of environments.
         by_agent_steps: Whether sizes of batches count the steps of agents.
-        with_env_steps: Whether rows say at which step of the environment they began.
 
     Attributes:
         by_policy: What is kept of each policy, by its id.
@@ -170,10 +168,9 @@ class MultiAgentCollector:
         *,
         slots: int,
         by_agent_steps: bool,
-        with_env_steps: bool,
     ) -> None:
         self._policies, self._filters, self._clips_rewards = policies, filters, clips_rewards
-        self._by_agent_steps, self._with_env_steps = by_agent_steps, with_env_steps
+        self._by_agent_steps = by_agent_steps
         self.fragments = 0
         self.agents: list[dict[Any, Agent]] = [{} for _ in range(slots)]
         self.clear()
@@ -192,7 +189,7 @@ class MultiAgentCollector:
         """Begins to collect the rows of a policy."""
         policy = self._policies[policy_id]
         obs_filter = self._filters.get(policy_id) if policy._obs_filter is not None else None
-        made = PolicyCollector(policy_id, policy, obs_filter, with_env_steps=self._with_env_steps)
+        made = PolicyCollector(policy_id, policy, obs_filter)
         self.by_policy[policy_id] = made
         return made
 

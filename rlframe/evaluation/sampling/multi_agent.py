@@ -49,7 +49,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         filters: Observation filters by policy id.
         observation_fn: Changes the observations of all agents together, or None.
         count_steps_by: What `rollout_fragment_length` counts: "env_steps", or "agent_steps".
-        with_env_steps: Whether rows say at which step of the environment they began; replay in lockstep needs it.
     """
 
     slots: list[EnvSlot]
@@ -65,7 +64,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         filters: Mapping[str, Any],
         observation_fn: Callable[..., Any] | None = None,
         count_steps_by: str = "env_steps",
-        with_env_steps: bool = False,
     ) -> None:
         super().__init__(slots, settings, hooks)
         self.policies, self.mapping, self.filters = policies, mapping, filters
@@ -76,7 +74,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             settings.clip_rewards,
             slots=len(slots),
             by_agent_steps=count_steps_by == "agent_steps",
-            with_env_steps=with_env_steps,
         )
         self._episodes: list[Episode] = []
         self._parts = [0] * len(slots)  # soft horizons that the running episodes have passed
@@ -203,7 +200,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Puts an agent back into a slot's episode."""
         collector = self.rows.by_policy[saved["policy"]]
         agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, memory_index=int(saved["memory_index"]))
-        agent.row, agent.step = int(saved["row"]), int(saved["step"])
+        agent.row = int(saved["row"])
         agent.done = bool(saved["done"])
         agent.total = None if saved["total"] is None else float(saved["total"])
         self.rows.agents[index][agent_id] = agent
@@ -378,7 +375,6 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         episode.episode_id = self.slots[index].episode_id + (self._parts[index] % 4096 << 24)
         self.rows.running[episode.episode_id] = episode
         for agent in self.rows.agents[index].values():
-            agent.step = 0
             self.rows.names[episode.episode_id, agent.index] = agent.id
 
     def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
@@ -447,14 +443,15 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _continue(self, agent: Agent, obs: Any) -> None:
         collector, index = agent.collector, agent.slot
         episode = self._episodes[index]
-        row = collector.store.begin(obs, episode.episode_id, agent.step, agent.index, index, env_step=episode.length)
+        step = 0 if index in self._cut else episode.length  # behind a soft horizon it is counted anew
+        row = collector.store.begin(obs, episode.episode_id, step, agent.index, index)
         if agent.row >= 0:
             collector.store.link(agent.row, row)
             if collector.memory is not None:
                 reward = collector.store.columns["rewards"][agent.row : agent.row + 1]
                 clipped = clip_rewards(reward, self.settings.clip_rewards)
                 collector.memory.rewarded(clipped, np.array([agent.memory_index]))
-        agent.row, agent.step = row, agent.step + 1
+        agent.row = row
         collector.waiting.append(agent)
 
     def _end(self, agent: Agent, obs: Any, *, terminated: bool) -> None:

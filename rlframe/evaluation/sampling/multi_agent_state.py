@@ -185,7 +185,6 @@ class ResumableRunner:
                     "policy": agent.collector.policy_id,
                     "memory_index": agent.memory_index,
                     "row": agent.row,
-                    "step": agent.step,
                     "total": agent.total,
                     "done": agent.done,
                     "hanging": getattr(episode._views.get(agent.id), "hanging", None),

@@ -13,7 +13,6 @@ from rlframe.data.columns import (
     AGENT_INDEX,
     DONES,
     ENV_ID,
-    ENV_T,
     EPS_ID,
     INFOS,
     NEXT_OBS,
@@ -51,26 +50,15 @@ class TrajectoryStore:
         obs_shape: Shape of one preprocessed observation.
         obs_dtype: Its dtype.
         wanted: Columns wanted beside those always there; None wants all.
-        with_env_steps: Whether rows say at which step of the environment they began (`env_t`).
     """
 
-    def __init__(
-        self,
-        obs_shape: tuple[int, ...],
-        obs_dtype: Any,
-        wanted: tuple[str, ...] | None,
-        *,
-        with_env_steps: bool = False,
-    ) -> None:
+    def __init__(self, obs_shape: tuple[int, ...], obs_dtype: Any, wanted: tuple[str, ...] | None) -> None:
         self.wanted = wanted
-        self.with_env_steps = with_env_steps
         self.count = 0
         self.acted_up_to = 0
         self.columns: dict[str, NDArray[Any]] = {OBS: np.zeros((_FIRST_ROWS, *obs_shape), obs_dtype)}
         for name, dtype in _NUMBERS.items():
             self.columns[name] = np.zeros(_FIRST_ROWS, dtype)
-        if with_env_steps:
-            self.columns[ENV_T] = np.zeros(_FIRST_ROWS, np.int64)
         if wanted is None or INFOS in wanted:
             self.columns[INFOS] = np.empty(_FIRST_ROWS, object)
         self.next_row = np.full(_FIRST_ROWS, -1, np.int64)
@@ -86,8 +74,8 @@ class TrajectoryStore:
 
     # --- while sampling -------------------------------------------------------------------------------------------
 
-    def begin(self, obs: Any, episode_id: int, step: int, agent_index: int, env_id: int, *, env_step: int = 0) -> int:
-        """Begins a row with an observation to act on; returns its number."""
+    def begin(self, obs: Any, episode_id: int, step: int, agent_index: int, env_id: int) -> int:
+        """Begins a row with an observation to act on, at a step of the environment; returns its number."""
         row = self.count
         if row == len(self.closed):
             self._grow()
@@ -95,8 +83,6 @@ class TrajectoryStore:
         columns[OBS][row] = obs
         columns[EPS_ID][row], columns[T][row] = episode_id, step
         columns[AGENT_INDEX][row], columns[ENV_ID][row] = agent_index, env_id
-        if self.with_env_steps:
-            columns[ENV_T][row] = env_step
         if INFOS in columns:
             columns[INFOS][row] = {}
         self.count = row + 1

@@ -30,9 +30,8 @@ TOGETHER = [
 
 def test_in_lockstep_rows_say_at_which_step_of_the_environment_they_are():
     batch, _ = sample(TURNS, **LOCKSTEP)
-    assert batch.policy_batches["a"]["env_t"].tolist() == [0, 2]
-    assert batch.policy_batches["b"]["env_t"].tolist() == [1, 3]
-    assert "env_t" not in sample(TURNS)[0].policy_batches["default_policy"]
+    assert batch.policy_batches["a"]["t"].tolist() == [0, 2]
+    assert batch.policy_batches["b"]["t"].tolist() == [1, 3]
 
 
 def test_any_trainer_that_replays_can_do_so_in_lockstep():

@@ -22,12 +22,24 @@ def test_who_loses_by_anothers_move_sees_it():
     assert batch.env_steps() == 4
     found = rows(batch.policy_batches["default_policy"], "obs", "rewards", "terminateds", "t")
     # a: acts on 1 (0.5 at once, 0.25 with b's move), on 3 (nothing at once, -1 with b's move, the last)
-    assert found[0] == [(1.0, 0.75, False, 0), (3.0, -1.0, True, 1)]
-    assert found[1] == [(2.0, 1.0, False, 0), (4.0, 1.0, True, 1)]
+    assert found[0] == [(1.0, 0.75, False, 0), (3.0, -1.0, True, 2)]
+    assert found[1] == [(2.0, 1.0, False, 1), (4.0, 1.0, True, 3)]
     (metrics,) = worker.get_metrics()
     assert metrics.episode_reward == pytest.approx(1.75)
     assert metrics.agent_rewards == {("a", "default_policy"): -0.25, ("b", "default_policy"): 2.0}
     assert metrics.episode_length == 4
+
+
+def test_rows_say_at_which_step_of_the_environment_their_agent_acted():
+    steps = [
+        {"a": 1},
+        ({"a": 2}, {}, ON, ON, {}),
+        ({"a": 3, "b": 4}, {}, ON, ON, {}),
+        ({"a": 5, "b": 6}, {}, OVER, ON, {}),
+    ]
+    batch, _ = sample(steps, rollout_fragment_length=3)
+    found = batch.policy_batches["default_policy"] if isinstance(batch, MultiAgentBatch) else batch
+    assert rows(found, "obs", "t") == {0: [(1.0, 0), (2.0, 1), (3.0, 2)], 1: [(4.0, 2)]}
 
 
 def test_only_agents_with_an_observation_act():
@@ -171,7 +183,7 @@ def test_a_soft_horizon_reports_and_goes_on(mode):
     assert rows(found, "obs", "new_obs", "rewards", "terminateds", "truncateds", "t") == {
         0: [(1.0, 3.0, 0.75, False, False, 0), (3.0, 5.0, -1.0, True, False, 0)],
         # b's first transition is under way at the horizon: its next turn closes it.
-        1: [(2.0, 4.0, 1.0, False, False, 0), (4.0, 6.0, 1.0, True, False, 0)],
+        1: [(2.0, 4.0, 1.0, False, False, 1), (4.0, 6.0, 1.0, True, False, 1)],
     }
     assert len(np.unique(found["eps_id"])) == 2
     first, second = worker.get_metrics()

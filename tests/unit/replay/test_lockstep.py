@@ -16,7 +16,7 @@ from tests.helpers.transitions import fragment
 
 def rows(episode: int, start: int, count: int, *, agent: int = 0, env_start: int | None = None) -> SampleBatch:
     batch = fragment(episode, start, count)
-    batch["env_t"] = np.arange(count) + (start if env_start is None else env_start)
+    batch["t"] = np.arange(count) + (start if env_start is None else env_start)
     batch["agent_index"] = np.full(count, agent)
     return batch
 
@@ -31,7 +31,7 @@ def make(**arguments: Any) -> LocalReplayBuffer:
 
 
 def steps_of(batch: SampleBatch) -> list[tuple[int, int]]:
-    return list(zip(batch["eps_id"].tolist(), batch["env_t"].tolist(), strict=True))
+    return list(zip(batch["eps_id"].tolist(), batch["t"].tolist(), strict=True))
 
 
 def test_a_draw_has_the_same_steps_of_all_policies() -> None:
@@ -95,7 +95,7 @@ def test_policy_without_rows_is_missed() -> None:
 
 def test_rows_that_do_not_say_their_step_are_refused() -> None:
     bare = SampleBatch(obs=np.zeros((2, 1)), new_obs=np.zeros((2, 1)))
-    with pytest.raises(ValueError, match="policy 'red' have no 'eps_id' and 'env_t'"):
+    with pytest.raises(ValueError, match="policy 'red' have no 'eps_id' and 't'"):
         make().add_batch(MultiAgentBatch({"red": bare, "blue": bare}, 2))
 
 
