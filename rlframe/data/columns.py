@@ -45,8 +45,8 @@ SEQ_LENS: Final = "seq_lens"
 VALID_MASK: Final = "valid_mask"
 """False on padding rows of a batch that is cut into sequences; the column is missing without padding. bool `[B]`."""
 T: Final = "t"
-"""Step of the environment in its episode at which the agent acted, from 0: rows of several agents that have `eps_id` and
-`t` in common belong together. int `[B]`."""
+"""Step of the environment in its episode at which the agent acted, from 0: rows of several agents with the same
+`eps_id` and `t` belong together. int `[B]`."""
 ACTION_DIST_INPUTS: Final = "action_dist_inputs"
 """Inputs of the action distribution that was sampled from. float32 `[B, K]`."""
 ACTION_PROB: Final = "action_prob"
