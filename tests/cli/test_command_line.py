@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from rlframe.cli.main import app
 from rlframe.trainer.loggers import read_results
 
-COMMAND = [sys.executable, "-m", "rlframe.cli.main"]
+COMMAND = [sys.executable, "-m", "rlframe"]
 SMALL = [
     "--model.fcnet-hiddens",
     "[16]",
