@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -163,9 +162,11 @@ class WorkerPolicies(RLlibWorkerNames):
 
     def _load_framework(self, policy_id: str, policy: NumpyPolicy) -> None:
         """Makes a policy that acts in NumPy the framework's, in the same object; weights and random streams stay."""
+        import ray
+
         spec, was = self.policy_specs[policy_id], vars(policy)
         weights, streams, config = policy.weights, _streams(policy), policy.config
-        policy_class = pickle.loads(spec.policy_class.framework_class)  # of the driver's
+        policy_class = ray.get(spec.policy_class.framework_class)
         arguments = (self.preprocessors[policy_id].observation_space, spec.action_space, config)
         rebuild = rebuilder(policy_class, arguments, partial(self._attach_to_worker, policy_id))
         assert rebuild is not None  # only classes are sent

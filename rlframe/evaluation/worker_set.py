@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import logging
-import pickle
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -222,7 +221,7 @@ class WorkerSet:
         if recipe is None:
             return spec
         made: Any = partial(NumpyPolicy, recipe=recipe)
-        made.framework_class = _pickled(spec.policy_class)
+        made.framework_class = _stored(spec.policy_class)
         made.defaults_from = getattr(spec.policy_class, "defaults_from", None)
         # Postprocessing reads the config, too. With the algorithm's module a worker would import all of Ray Tune.
         defaults = algorithm_defaults(spec.policy_class).items()
@@ -623,15 +622,14 @@ class WorkerSet:
                 _LOGGER.warning("worker %d did not end its file of output: %s", index, error)
 
 
-def _pickled(policy_class: Any) -> bytes | None:
-    """Returns a policy's class for a worker that loads it when it needs the framework; None where it cannot be sent."""
+def _stored(policy_class: Any) -> Any:
+    """Returns Ray's reference of a policy's class, for workers that load the framework; None of one that stays."""
     import ray
 
     try:
-        sent: bytes = ray.cloudpickle.dumps(policy_class)
-    except (pickle.PicklingError, TypeError):  # told to who asks for it: sampling goes without
+        return ray.put(policy_class)
+    except TypeError:  # it cannot be sent, which is told to who asks for it: sampling goes without
         return None
-    return sent
 
 
 def _registered_models() -> Any:
