@@ -191,11 +191,20 @@ class OneHotPreprocessor(Preprocessor):
                 self._refuse(observation)
             array[offset + index] = 1.0
             return
-        values = np.asarray(observation).reshape(-1)
+        values = self._whole(np.asarray(observation).reshape(-1), observation)
         relative = values - self._start
         if (relative < 0).any() or (relative >= self._sizes).any():
             self._refuse(observation)
         array[values + (self._shift + offset)] = 1.0
+
+    def _whole(self, values: Array, observation: Any) -> Array:
+        """Returns numbers as integers; whole ones may be floats, as in Discrete spaces."""
+        if values.dtype.kind != "f":
+            return values
+        whole = values.astype(np.int64)
+        if (whole != values).any():
+            self._refuse(observation)
+        return whole
 
     def _refuse(self, observation: Any) -> None:
         # Without this an observation out of range would set a bit of the neighbouring leaf.
@@ -205,6 +214,7 @@ class OneHotPreprocessor(Preprocessor):
     def write_batch(self, observations: Any, array: Array, offset: int) -> None:
         """Writes B one-hot vectors to `array[:, offset:offset + size]`."""
         values = np.reshape(observations, (len(array), self._sizes.size))
+        values = self._whole(values, values)
         relative = values - self._start
         bad = ((relative < 0) | (relative >= self._sizes)).any(axis=1)
         if bad.any():

@@ -133,6 +133,17 @@ def test_dict_unsorted_space_is_flattened_in_sorted_order():
     np.testing.assert_array_equal(make(space).transform({"b": [1.0], "a": [2.0]}), [2.0, 1.0])
 
 
+def test_whole_numbers_may_be_floats():
+    prep, row = make(spaces.MultiDiscrete([2, 3])), np.zeros((2, 5), np.float32)
+    np.testing.assert_array_equal(prep.transform([1.0, 2.0]), [0, 1, 0, 0, 1])
+    prep.write_batch(np.array([[1.0, 2.0], [0.0, 1.0]]), row, 0)
+    np.testing.assert_array_equal(row, [[0, 1, 0, 0, 1], [1, 0, 0, 1, 0]])
+    with pytest.raises(EnvError, match="Return whole numbers"):
+        prep.transform([1.0, 0.5])
+    with pytest.raises(EnvError):
+        prep.write_batch(np.array([[1.0, 2.0], [0.0, 0.5]]), row, 0)
+
+
 def test_one_hot_multi_discrete_with_start_worked_by_hand():
     space = spaces.MultiDiscrete([2, 3], start=[1, -1])
     np.testing.assert_array_equal(make(space).transform(np.array([2, -1])), [0, 1, 1, 0, 0])
