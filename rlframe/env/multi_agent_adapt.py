@@ -80,7 +80,7 @@ class MultiAgentAdapter:
         return list(spaces) if isinstance(spaces, dict) else []
 
     def reset(self, *, seed: int | None = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Starts an episode; returns observations and infos by agent.
+        """Starts an episode; returns observations and infos by agent, none where nobody is there yet.
 
         Raises:
             EnvError: If the environment returned something else.
@@ -97,8 +97,6 @@ class MultiAgentAdapter:
             raise EnvError(
                 f"reset() returned {describe(result)}; wanted {{agent id: observation}}, or that and a dict of infos"
             )
-        if not obs:
-            raise EnvError("reset() returned no observation: some agent must act first")
         return dict(obs), dict(infos)
 
     def step(self, actions: dict[Any, Any]) -> StepDicts:

@@ -30,7 +30,8 @@ def check_multi_agent_env(env: Any, where: str, num_steps: int, seed: int) -> No
     checked = _Checked(MultiAgentAdapter(env), where, seed)
     acting = checked.reset(seed)
     for number in range(1, num_steps + 1):
-        acting = checked.step(acting, f"{where}: step {number}") or checked.reset(None)
+        following = checked.step(acting, f"{where}: step {number}")
+        acting = checked.reset(None) if following is None else following
 
 
 class _Checked:

@@ -286,11 +286,16 @@ def test_check_env_steps_several_agents_reproducibly():
     assert [set(actions) for actions in first.actions] == [{"a", "b"}, {"a"}] * 3
 
 
+def test_check_env_goes_on_where_nobody_is_there_at_the_beginning():
+    env = Pair(reset={})
+    check_env(env, num_steps=4)
+    assert [set(actions) for actions in env.actions] == [set(), {"a"}] * 2
+
+
 @pytest.mark.parametrize(
     ("faults", "error", "message"),
     [
         ({"reset": {"a": np.full(1, 2.0)}}, EnvError, r"my env: reset\(\), agent 'a': obs\[0\] is 2.0"),
-        ({"reset": {}}, EnvError, r"my env: reset\(\): reset\(\) returned no observation"),
         ({"reset": {"c": 0}}, EnvError, "my env: observation_space of agent 'c' is None"),
         ({"obs": {"a": np.zeros(2)}}, EnvError, r"step 1, agent 'a': obs has shape \(2,\)"),
         ({"rewards": {"a": np.nan}}, NonFiniteError, "step 1: step.*agent 'a' returned the reward nan"),

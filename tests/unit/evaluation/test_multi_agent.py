@@ -42,6 +42,16 @@ def test_rows_say_at_which_step_of_the_environment_their_agent_acted():
     assert rows(found, "obs", "t") == {0: [(1.0, 0), (2.0, 1), (3.0, 2)], 1: [(4.0, 2)]}
 
 
+@pytest.mark.parametrize("mode", ["truncate_episodes", "complete_episodes"])
+def test_nobody_need_be_there_when_an_episode_begins(mode):
+    steps = [{}, ({}, {}, ON, ON, {}), ({"a": 1}, {}, ON, ON, {}), ({"a": 2}, {"a": 1.0}, OVER, ON, {})]
+    batch, worker = sample(steps, rollout_fragment_length=3, batch_mode=mode)
+    found = batch.policy_batches["default_policy"] if isinstance(batch, MultiAgentBatch) else batch
+    assert rows(found, "obs", "rewards", "t") == {0: [(1.0, 1.0, 2)]}
+    assert [set(actions) for actions in worker.env.seen] == [set(), set(), {"a"}]
+    assert [metrics.episode_length for metrics in worker.get_metrics()] == [3]
+
+
 def test_only_agents_with_an_observation_act():
     _, worker = sample(TURNS)
     assert [set(actions) for actions in worker.env.seen] == [{"a"}, {"b"}, {"a"}, {"b"}]
