@@ -153,20 +153,19 @@ class WorkerPolicies(RLlibWorkerNames):
         policy: Policy = spec.policy_class(*arguments)
         # Nothing of a policy that cannot be made stays behind.
         self.preprocessors[policy_id], self.filters[policy_id] = preprocessor, made_filter
-        attach = partial(self._attach_to_worker, policy_id)
+        framework_class = getattr(spec.policy_class, "framework_class", None)
+        attach = partial(self._attach_to_worker, policy_id, framework_class=framework_class)
         attach(policy)
-        if isinstance(policy, NumpyPolicy) and getattr(spec.policy_class, "framework_class", None) is not None:
-            policy.load_framework = partial(self._load_framework, policy_id, policy)
         self.policy_map.add(policy_id, policy, rebuilder(spec.policy_class, arguments, attach))
         self.policy_specs[policy_id] = spec
 
-    def _load_framework(self, policy_id: str, policy: NumpyPolicy) -> None:
+    def _load_framework(self, policy_id: str, framework_class: Any, policy: NumpyPolicy) -> None:
         """Makes a policy that acts in NumPy the framework's, in the same object; weights and random streams stay."""
         import ray
 
         spec, was = self.policy_specs[policy_id], vars(policy)
         weights, streams, config = policy.weights, _streams(policy), policy.config
-        policy_class = ray.get(spec.policy_class.framework_class)
+        policy_class = ray.get(framework_class)
         arguments = (self.preprocessors[policy_id].observation_space, spec.action_space, config)
         rebuild = rebuilder(policy_class, arguments, partial(self._attach_to_worker, policy_id))
         assert rebuild is not None  # only classes are sent
@@ -181,10 +180,12 @@ class WorkerPolicies(RLlibWorkerNames):
         policy.on_global_var_update(self.global_vars)
         _take_streams(policy, streams)
         self.policy_specs[policy_id] = spec._replace(policy_class=policy_class)
-        self.policy_map.add(policy_id, policy, rebuild)
+        self.policy_map.became_another(policy_id, rebuild)
 
-    def _attach_to_worker(self, policy_id: str, policy: Policy) -> None:
-        """Gives a policy what it has of its worker."""
+    def _attach_to_worker(self, policy_id: str, policy: Policy, framework_class: Any = None) -> None:
+        """Gives a policy what it has of its worker; one that acts in NumPy what it can become, Ray's reference."""
+        if framework_class is not None and isinstance(policy, NumpyPolicy):
+            policy.load_framework = partial(self._load_framework, policy_id, framework_class, policy)
         policy._obs_preprocessor = self.preprocessors[policy_id]
         if policy.config.observation_filter != "NoFilter":
             policy._obs_filter = self.filters[policy_id]

@@ -153,12 +153,19 @@ class NumpyPolicy(Policy):
 
     def __getattr__(self, name: str) -> Any:
         # Sampling looks for what a policy may have, too, and goes without; a program's code means what it reads.
-        asks = str(sys._getframe(1).f_globals.get("__name__"))
+        asks = _who_reads(sys._getframe(1))
         if self.load_framework is not None and not name.startswith("__") and not asks.startswith("rlframe."):
             return self._of_framework(name)
         if name in ("model", "dist_class", "device"):
             raise AttributeError(_refusal(name))
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def _who_reads(frame: Any) -> str:
+    """Returns the module that reads an attribute, also of a policy that was on disk until then (`_Waiting`)."""
+    while frame.f_code.co_name == "__getattribute__" and frame.f_back is not None:
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
 
 
 def _refusal(name: str) -> str:

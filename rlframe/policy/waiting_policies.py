@@ -167,6 +167,12 @@ class WaitingPolicies:
         arguments = (observation_space, action_space, merged_config)
         self.add(policy_id, policy_cls(*arguments), rebuilder(policy_cls, arguments, lambda _: None))
 
+    def became_another(self, policy_id: str, rebuild: Callable[[Policy], None]) -> None:
+        """Takes notice that a policy, in memory, is of another class now, which `rebuild(policy)` initialises anew."""
+        entry = self._entries[policy_id]
+        entry.policy_class = type(entry.policy)
+        entry.rebuild = rebuild if can_wait(entry.policy) else None
+
     @property
     def in_memory(self) -> list[str]:
         """Ids of the policies that are in memory, the longest unused first."""

@@ -98,6 +98,22 @@ def test_policies_wait_on_disk_in_all_workers(trainers):
             np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
 
 
+def test_policies_on_disk_show_their_models_in_remote_workers(trainers):
+    policies = {f"p{number}" for number in range(3)}
+    multiagent = {"policies": policies, "policy_mapping_fn": lambda agent: f"p{agent}", "policy_map_capacity": 1}
+    trainer = trainers(PPOTrainer, sgd_minibatch_size=40, num_sgd_iter=1, multiagent=multiagent)
+    trainer.train()
+    counts = trainer.workers.foreach_policy(
+        lambda policy, policy_id: (policy_id, sum(weights.numel() for weights in policy.model.parameters()))
+    )
+    assert counts[:3] == counts[3:]
+    assert set(trainer.train()["info"]["learner"]) == policies
+    weights = trainer.workers.foreach_worker(lambda worker: worker.get_weights())
+    for policy_id in policies:
+        for name, array in weights[0][policy_id].items():
+            np.testing.assert_array_equal(array, weights[1][policy_id][name])
+
+
 @pytest.mark.slow
 def test_policies_of_other_algorithms_sample_in_remote_workers(trainers):
     greedy = {"exploration_config": {"type": "EpsilonGreedy", "epsilon_timesteps": 7}, "n_step": 2}
