@@ -17,8 +17,35 @@ from rlframe.utils.names import trusting
 _FORMATS = ("checkpoint", "model", "onnx")
 
 
+def trial_directory(storage: Any) -> str:
+    """Returns where a trial of Tune writes: its own directory, as in Ray 1.x.
+
+    Today's Ray has it write into one of the session, below /tmp, of which it keeps nothing. That stays so where the
+    trial's own is on no file system of this machine.
+
+    Args:
+        storage: Ray's `StorageContext` of the trial.
+    """
+    local = storage.storage_filesystem.type_name == "local"
+    return str(storage.trial_fs_path if local else storage.trial_working_directory)
+
+
+def enter_trial_directory(storage: Any) -> str:
+    """Makes a trial's directory, and the working one if Ray has changed that for the trial; returns it."""
+    directory = trial_directory(storage)
+    os.makedirs(directory, exist_ok=True)
+    if os.path.realpath(os.getcwd()) == os.path.realpath(storage.trial_working_directory):
+        os.chdir(directory)
+    return directory
+
+
 class TellsTuneOfDirectories(Trainable):
-    """Trainables whose `save_checkpoint` may return the path of a file, as in Ray 1.x: today's Tune refuses it."""
+    """Trainables that write into their trials' directories, and tell of checkpoints by files' paths, as in Ray 1.x."""
+
+    def _setup_logdir(self) -> None:
+        cast(Any, super())._setup_logdir()
+        if self._storage:
+            self._logdir: Any = enter_trial_directory(self._storage)
 
     def _report_class_trainable_checkpoint(self, checkpoint_dir: str, checkpoint_dict_or_path: Any) -> Any:
         """Tells Tune of a checkpoint."""

@@ -364,8 +364,12 @@ class Trainer(
             self._logger = self._logger_creator(self.config)
             self._logdir = getattr(self._logger, "logdir", None) or os.getcwd()
             return
-        logger_config = self.config.get("logger_config") or {}
-        self._logdir = make_logdir(self._name, self._env_id, logger_config.get("logdir"))
+        given = self.config.get("logger_config") or {}
+        if given.get("type") is not None and given.get("logdir") is not None:  # of that logger, as in RLlib
+            self._logdir = os.path.expanduser(given["logdir"])
+            os.makedirs(self._logdir, exist_ok=True)
+        else:
+            self._logdir = make_logdir(self._name, self._env_id, given.get("logdir"))
 
     def validate_config(self, config: dict[str, Any]) -> None:
         """Hook: raises on a wrong config, or changes it; the declared keys are checked already."""
@@ -651,13 +655,15 @@ class Trainer(
         self._logger.on_result(result)
 
     def _make_logger(self) -> Any:
-        kind = (self.config["logger_config"] or {}).get("type")
+        given = self.config["logger_config"] or {}
+        kind = given.get("type")
         if isinstance(kind, str):
             kind = import_path(kind.replace("ray.tune.logger", "rlframe.tune.logger"))
         if kind is not None and not callable(kind):
             raise ConfigError(f"logger_config.type: got {kind!r}, wanted a logger class (config, logdir) or its path")
-        if kind is not None:
-            return kind(self.config, self.logdir)
+        if kind is not None:  # in RLlib options beside the type were all that it was given
+            options = {key: value for key, value in given.items() if key not in ("type", "logdir")}
+            return kind({**self.config, **options}, self.logdir)
         return RunLogger(self.logdir, self.config, old_name=True)
 
     def plan_report(self) -> PlanReport:

@@ -5,6 +5,8 @@
 | `fn(config, reporter)`, `reporter(loss=…)` | `fn(config)`, `ray.tune.report({"loss": …})` |
 | `tune.report(loss=…)` | the same |
 | `fn(config, checkpoint_dir=None)`, `with tune.checkpoint_dir(step) as folder:` | a `Checkpoint` beside a report |
+| a checkpoint after the last report | one without a result of its own, when the function has returned |
+| what it writes, by relative paths and into `get_trial_dir()`, in the trial's directory | the same |
 | workers that a function starts, nothing reserved for them | reserved, as `num_workers` of the config says |
 """
 
@@ -16,12 +18,15 @@ import inspect
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Number
 from typing import Any
 
 import ray.tune
 from ray.tune import PlacementGroupFactory
+from ray.tune.result import RESULT_DUPLICATE
 
 from rlframe.trainer.resources import function_resources
+from rlframe.trainer.saving import enter_trial_directory, trial_directory
 
 _DEFAULT_METRIC = "_metric"
 
@@ -46,13 +51,22 @@ def as_trainable(trainable: Any, resources: Any = None) -> Any:
     if unknown:
         return trainable  # Ray says what it wants
 
-    @functools.wraps(trainable)
-    def called_as_declared(config: dict[str, Any]) -> Any:
+    def arguments() -> dict[str, Any]:
         given = {"reporter": Reporter, "checkpoint_dir": _loaded_directory}
-        return trainable(config, **{name: given[name]() for name in dict.fromkeys(names)})
+        enter_trial_directory(_of_trial("get_storage"))
+        _forget_waiting()  # of a trial that this process ran before
+        return {name: given[name]() for name in dict.fromkeys(names)}
 
-    del called_as_declared.__wrapped__  # Ray looks through it at what the user declared
-    called: Any = called_as_declared if names else trainable
+    def called_as_declared(config: dict[str, Any]) -> Any:
+        return _with_waiting(trainable(config, **arguments()))
+
+    def generator_as_declared(config: dict[str, Any]) -> Any:
+        yield from trainable(config, **arguments())
+        _with_waiting(None)
+
+    called: Any = generator_as_declared if inspect.isgeneratorfunction(trainable) else called_as_declared
+    functools.update_wrapper(called, trainable)
+    del called.__wrapped__  # Ray looks through it at what the user declared
     own = resources if callable(resources) and not isinstance(resources, PlacementGroupFactory) else None
     if getattr(called, "_resources", None) in (None, function_resources):  # else those of `tune.with_resources`
         called._resources = function_resources if resources is None else own
@@ -78,8 +92,7 @@ class Reporter:
 
 def get_trial_dir() -> str | None:
     """Returns the directory of the trial that this process runs, None outside of one."""
-    told: str | None = _of_trial("get_trial_dir")
-    return told
+    return trial_directory(_of_trial("get_storage")) if is_session_enabled() else None
 
 
 def get_trial_id() -> str | None:
@@ -133,7 +146,7 @@ def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> No
 
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
-    """Gives a folder to write a checkpoint into; the next `report` takes it along.
+    """Gives a folder to write a checkpoint into; the next `report` takes it along, or the end of the function.
 
     Args:
         step: Accepted for old programs; checkpoints are numbered by Ray.
@@ -141,9 +154,24 @@ def checkpoint_dir(step: int) -> Iterator[str]:
     del step
     folder = tempfile.TemporaryDirectory(prefix="checkpoint_")
     yield folder.name
+    _forget_waiting()
+    _waiting.append(folder)
+
+
+def _forget_waiting() -> None:
     while _waiting:
         _waiting.pop().cleanup()
-    _waiting.append(folder)
+
+
+def _with_waiting(output: Any) -> Any:
+    """Reports a checkpoint that was written after the last report, and returns what is left of a function's output."""
+    if not _waiting:
+        return output
+    if isinstance(output, (Mapping, Number)) and output:  # reported by Ray, which knows nothing of the checkpoint
+        report(output)
+        return None
+    report({RESULT_DUPLICATE: True})  # no result: `results.NamesOfRay1` gives the checkpoint to the trial
+    return output
 
 
 def _loaded_directory() -> str | None:

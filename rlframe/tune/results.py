@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from typing import Any
 
 import ray.tune
 import ray.tune.experiment
+from ray.train._internal.session import _TrainingResult as TrainingResult
+from ray.train.constants import CHECKPOINT_DIR_NAME
+from ray.tune.trainable.function_trainable import FunctionTrainable
 
 from rlframe.trainer import checkpoint_paths
 from rlframe.utils.errors import ConfigError
@@ -111,7 +115,7 @@ def with_logdir(trials: list[Any]) -> list[Any]:
 
 
 class NamesOfRay1(ray.tune.Callback):
-    """Lets other callbacks see trials with the names of Ray 1.x; stands before them."""
+    """Lets other callbacks see trials with the names and the checkpoints of Ray 1.x; stands before them."""
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """Sees to a trial."""
@@ -122,6 +126,18 @@ class NamesOfRay1(ray.tune.Callback):
         """Sees to a checkpoint."""
         del iteration, trials, trial, info
         with_path(checkpoint)
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Gives a trial the checkpoint that its function has written after the last report, which Ray leaves out."""
+        del iteration, trials, info
+        if not issubclass(trial.get_trainable_cls(), FunctionTrainable):
+            return
+        storage = copy.copy(trial.storage)
+        storage.current_checkpoint_index += 1
+        path, filesystem = storage.checkpoint_fs_path, storage.storage_filesystem
+        if filesystem.get_file_info(path).type.name == "Directory":
+            metrics = {**trial.last_result, CHECKPOINT_DIR_NAME: storage.checkpoint_dir_name}
+            trial.on_checkpoint(TrainingResult(ray.tune.Checkpoint(path, filesystem), metrics))
 
 
 class _ByDirectory(dict[str, Any]):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders
 from ray.tune.search.sample import Domain, Function
 from ray.tune.search.variant_generator import _UnresolvedAccessGuard
 
@@ -32,7 +34,14 @@ def with_specs(config: Any, arguments: Mapping[str, Any]) -> Any:
         arguments: Those of `tune.run` or of an experiment, as the program gave them.
     """
     beside = {name: arguments.get(name, default) for name, default in _BESIDE_CONFIG.items()}
-    return _replaced(config, {**beside, "stop": beside["stop"] or {}})
+    beside["stop"] = beside["stop"] or {}
+    if arguments.get("search_alg") is not None:  # it chooses what it knows; functions are asked after it
+        return _replaced(config, lambda each: Function(_given_both(each.func, beside)) if each.pass_config else each)
+    objects: dict[Any, Any] = {}
+    replaced = _replaced(config, lambda each: Sampled(each, beside, objects))
+    if replaced is not config:
+        objects.update(_objects_of(replaced))
+    return replaced
 
 
 def has_several_trials(spec: Any) -> bool:
@@ -50,15 +59,65 @@ def _has_choices(value: Any) -> bool:
     return isinstance(value, Domain) or (isinstance(value, (list, tuple)) and any(map(_has_choices, value)))
 
 
-def _replaced(value: Any, beside: Mapping[str, Any]) -> Any:
-    if isinstance(value, Function) and value.pass_config:
-        return Function(_given_both(value.func, beside))
+def _replaced(value: Any, make: Callable[[Function], Any]) -> Any:
+    """Returns a config with what `make` returns for each function; parts without any are the same objects."""
+    if isinstance(value, Function):
+        return make(value)
     if isinstance(value, dict):
-        new = {key: _replaced(each, beside) for key, each in value.items()}
+        new = {key: _replaced(each, make) for key, each in value.items()}
         return new if any(new[key] is not value[key] for key in new) else value
     if isinstance(value, list):
-        several = [_replaced(each, beside) for each in value]
+        several = [_replaced(each, make) for each in value]
         return several if any(each is not old for each, old in zip(several, value, strict=True)) else value
+    return value
+
+
+class Sampled(Domain):
+    """What a function of `sample_from` returns, asked when a trial is made, as in Ray 1.x: its name has the value then.
+
+    Ray asks once the trial begins, in the config's order: a function that reads what a later one returns would be given
+    Ray's mark of that place.
+
+    Args:
+        function: Ray's, of the config or of the spec.
+        beside: What stands beside the config in a spec.
+        objects: Those of the config, by the marks that Ray puts in their places.
+    """
+
+    def __init__(self, function: Function, beside: Mapping[str, Any], objects: Mapping[Any, Any]) -> None:
+        self._function, self._beside, self._objects = function, beside, objects
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Sampled:
+        return self  # as a function, which is what it stands for
+
+    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
+        """Returns what the function does for a trial's spec, in which Ray has marks in the places of objects."""
+        if not self._function.pass_config:
+            return self._function.sample(size=size, random_state=random_state)
+        known = _with_objects(config["config"], self._objects)
+        return _given_both(self._function.func, {**config, **self._beside})(_UnresolvedAccessGuard(known))
+
+    @property
+    def domain_str(self) -> str:
+        """Returns what the function is called."""
+        return str(self._function.domain_str)
+
+
+def _objects_of(config: Any) -> dict[Any, Any]:
+    """Returns each object in a config that is no plain value by the mark that Ray will have in its place."""
+    resolvers = create_resolvers_map()
+    inject_placeholders(copy.deepcopy(config), resolvers)
+    return {each.get_placeholder(): each.resolve() for several in resolvers.values() for each in several}
+
+
+def _with_objects(value: Any, objects: Mapping[Any, Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_objects(each, objects) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_with_objects(each, objects) for each in value]
+    if isinstance(value, tuple):
+        marked = all(isinstance(part, str) for part in value) and value in objects
+        return objects[value] if marked else tuple(_with_objects(each, objects) for each in value)
     return value
 
 

@@ -10,7 +10,7 @@
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
 | `resources_per_trial={"extra_cpu": lambda spec: spec.config.num_workers}` | a function's own resources |
 | `progress_reporter` | the same, and it prints |
-| `sample_from(lambda spec: spec.stop["training_iteration"])` in `config` | functions that find it |
+| `sample_from(lambda spec: spec.stop["training_iteration"])` in `config` | `rlframe.tune.specs.Sampled` |
 | `sync_config={"upload_dir": None}` | nothing |
 | `queue_trials`, `ray_auto_init` and the like | nothing: Ray does so by itself, or has no such thing any more |
 """

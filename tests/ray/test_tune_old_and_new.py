@@ -343,3 +343,44 @@ def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, c
     (first,) = tune.run("checkpoints", keep_checkpoints_num=1, **settings).trials
     (again,) = tune.run("checkpoints", restore=first.checkpoint.path, **settings).trials
     assert again.last_result["found"] == "3 1"
+
+
+@pytest.mark.slow
+def test_checkpoints_after_the_last_report_are_kept_without_a_result_of_their_own(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    def steps(config):
+        for step in range(2):
+            tune.report(score=10 * step)
+            with tune.checkpoint_dir(step=step) as folder:
+                Path(folder, "step").write_text(str(step))
+        Path("relative").write_text("")
+        Path(tune.get_trial_dir(), "by_name").write_text("")
+        return {"score": 5} if config["returns"] else None
+
+    for returns, rows in ((False, [0, 10]), (True, [0, 10, 5])):
+        analysis = tune.run(steps, str(returns), config={"returns": returns}, local_dir=str(tmp_path), verbose=0)
+        (trial,) = analysis.trials
+        assert list(analysis.trial_dataframes[trial.logdir]["score"]) == rows
+        found = analysis.get_trial_checkpoints_paths(trial, "score")
+        assert [(Path(path, "step").read_text(), score) for path, score in found] == [("0", 10), ("1", rows[-1])]
+        assert Path(trial.checkpoint.value, "step").read_text() == "1"
+        assert {"relative", "by_name"} <= set(os.listdir(trial.logdir))
+
+
+@pytest.mark.slow
+def test_files_and_exports_of_a_trainer_lie_in_the_directory_of_its_trial(ray_runtime, tmp_path):
+    from rlframe import tune
+    from rlframe.agents.callbacks import DefaultCallbacks
+
+    class Writes(DefaultCallbacks):
+        def on_train_result(self, *, trainer, result, **kwargs):
+            Path(trainer.logdir, "by_name").write_text("")
+            Path("relative").write_text("")
+
+    config = {**CONFIG, "callbacks": Writes, "output": "logdir"}
+    formats = ["model", "checkpoint"]
+    settings = {"stop": {"training_iteration": 1}, "local_dir": str(tmp_path), "verbose": 0}
+    (trial,) = tune.run("DQN", "written", config=config, export_formats=formats, **settings).trials
+    assert {"by_name", "relative", *formats} <= set(os.listdir(trial.logdir))
+    assert list(Path(trial.logdir).glob("output-*.json"))

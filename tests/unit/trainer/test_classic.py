@@ -12,6 +12,7 @@ from rlframe import tune
 from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
+from rlframe.tune.logger import Logger
 from rlframe.utils.annotations import override
 from rlframe.utils.errors import CheckpointError, ConfigError
 
@@ -164,6 +165,20 @@ def test_a_logger_is_named_by_its_path(tmp_path):
     with pytest.raises(ConfigError, match="cannot import"):
         wrong.train()
     wrong.stop()
+
+
+def test_a_logger_has_the_options_and_the_directory_that_stand_beside_its_type(tmp_path):
+    class Prints(Logger):
+        def on_result(self, result):
+            with open(os.path.join(self.logdir, "printed"), "a") as file:
+                file.write(self.config["prefix"])
+
+    logger = {"type": Prints, "prefix": "ABC", "logdir": str(tmp_path / "exactly")}
+    trainer = PGTrainer({"train_batch_size": 20, "rollout_fragment_length": 20, "logger_config": logger}, "CartPole-v1")
+    trainer.train()
+    assert trainer.logdir == logger["logdir"]
+    assert (tmp_path / "exactly" / "printed").read_text() == "ABC"
+    trainer.stop()
 
 
 class Sampling(Trainer):

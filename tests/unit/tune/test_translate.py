@@ -1,5 +1,6 @@
 """Arguments of Ray 1.x's `tune.run`, before anything is run."""
 
+import copy
 import importlib
 import inspect
 import json
@@ -9,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 import ray.tune
+from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders
+from ray.tune.search.sample import Function
 from ray.tune.search.variant_generator import generate_variants
 from ray.tune.trainable.function_trainable import wrap_function
 
@@ -44,11 +47,28 @@ def test_functions_that_sample_find_what_stands_beside_the_config() -> None:
     translated = translate_run({"config": config, "stop": {"training_iteration": 10}, "num_samples": 3})
     assert config == given
     assert translated["config"]["a"] is config["a"]
-    sampled = [spec for _, spec in generate_variants(translated["config"])]
+    sampled = [spec["config"] for _, spec in generate_variants({"config": translated["config"]})]
     assert [(each["of_spec"], each["b"], each["model"]["of_config"]) for each in sampled] == [(10, 11, 2), (20, 21, 3)]
     assert [each["layers"] for each in sampled] == [[3, 5]] * 2
     by_name = translate_experiments({"one": {"run": "PG", "config": config, "stop": {"training_iteration": 4}}})
-    assert [spec["b"] for _, spec in generate_variants(by_name["one"]["config"])] == [5, 9]
+    assert [spec["config"]["b"] for _, spec in generate_variants(by_name["one"])] == [5, 9]
+
+
+def test_what_functions_return_is_known_when_a_trial_is_named() -> None:
+    config = {
+        "first": tune.sample_from(lambda spec: spec.config.second + 1),  # Ray alone hands it a mark of its own
+        "second": tune.sample_from(lambda: 2),
+        "model": {"of_object": tune.sample_from(lambda spec: spec.config.made_by.__name__)},
+        "made_by": dict,
+        "pair": ("text", list),
+    }
+    translated = translate_run({"config": config})["config"]
+    marked = inject_placeholders(copy.deepcopy(translated), create_resolvers_map())  # as Ray does first
+    ((resolved, spec),) = generate_variants({"config": marked})
+    assert resolved == {("config", "first"): 3, ("config", "second"): 2, ("config", "model", "of_object"): "dict"}
+    assert spec["config"]["model"] == {"of_object": "dict"}
+    of_search = translate_run({"config": config, "search_alg": "chooses itself"})["config"]
+    assert isinstance(of_search["first"], Function)
 
 
 def test_sync_config_that_says_nothing_is_dropped() -> None:
@@ -237,7 +257,7 @@ def test_outside_of_a_trial_there_is_nothing_to_say_of_one() -> None:
     assert not tune.is_session_enabled()
 
 
-@pytest.mark.parametrize("trainable", ["DQN", dict, lambda config: None, lambda config, other: None])
+@pytest.mark.parametrize("trainable", ["DQN", dict, lambda config, other: None])
 def test_what_ray_takes_or_refuses_itself_stays(trainable: object) -> None:
     assert as_trainable(trainable) is trainable
 
