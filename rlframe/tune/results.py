@@ -128,16 +128,45 @@ class NamesOfRay1(ray.tune.Callback):
         with_path(checkpoint)
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """Gives a trial the checkpoint that its function has written after the last report, which Ray leaves out."""
-        del iteration, trials, info
-        if not issubclass(trial.get_trainable_cls(), FunctionTrainable):
-            return
+        """Keeps a trial's results, and the checkpoint that its function has written after the last report."""
+        del iteration, info
+        _keep_results(trials, [trial])
+        if issubclass(trial.get_trainable_cls(), FunctionTrainable):
+            self._take_last_checkpoint(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Keeps a trial's results."""
+        del iteration, info
+        _keep_results(trials, [trial])
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        """Keeps all results."""
+        del info
+        _keep_results(trials, trials)
+
+    def _take_last_checkpoint(self, trial: Any) -> None:
         storage = copy.copy(trial.storage)
         storage.current_checkpoint_index += 1
         path, filesystem = storage.checkpoint_fs_path, storage.storage_filesystem
         if filesystem.get_file_info(path).type.name == "Directory":
             metrics = {**trial.last_result, CHECKPOINT_DIR_NAME: storage.checkpoint_dir_name}
             trial.on_checkpoint(TrainingResult(ray.tune.Checkpoint(path, filesystem), metrics))
+
+
+def _keep_results(trials: list[Any], kept: list[Any]) -> None:
+    """Copies what the driver wrote of trials to where their experiments are kept; Ray does so for the first one alone.
+
+    Args:
+        trials: All trials; the experiment of the first is Ray's.
+        kept: Those of which it is copied.
+    """
+    of_ray = trials[0].storage.experiment_fs_path if trials else None
+    storages = {each.storage.experiment_fs_path: each.storage for each in kept}
+    for place, storage in storages.items():
+        if place != of_ray:
+            storage.syncer.wait()  # for a copy that is under way
+            storage.syncer.sync_up(storage.experiment_driver_staging_path, place)
+            storage.syncer.wait()
 
 
 class _ByDirectory(dict[str, Any]):

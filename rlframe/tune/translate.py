@@ -5,7 +5,7 @@
 | `local_dir` | `storage_path`, an absolute path |
 | `checkpoint_freq`, `checkpoint_at_end`, `keep_checkpoints_num`, `checkpoint_score_attr` | `checkpoint_config` |
 | `loggers`, of a run or of one experiment | callbacks; those that Tune makes anyway are left out |
-| `run_errored_only` | `resume="ERRORED_ONLY"` |
+| `resume="LOCAL"`, `"ERRORED_ONLY"`, `run_errored_only` | `resume="AUTO"`, `"AUTO+RESTART_ERRORED"` |
 | `restore`: a path in a checkpoint, its directory, a `Checkpoint` | `restore`: the directory |
 | `resources_per_trial={"cpu": 1, "extra_cpu": 2}` | bundles, of which the first is the trial's own |
 | `resources_per_trial={"extra_cpu": lambda spec: spec.config.num_workers}` | a function's own resources |
@@ -51,6 +51,8 @@ _REFUSED = {
     "sync_to_cloud": 'give storage_path="s3://…"',
     "sync_to_driver": 'give storage_path="s3://…", or a path that all machines share',
 }
+#: From where to go on: Ray looks in the storage path today. Of those that had failed, "ERRORED_ONLY" began anew.
+_RESUMED = {"LOCAL": "AUTO", "REMOTE": "AUTO", "PROMPT": "AUTO", "ERRORED_ONLY": "AUTO+RESTART_ERRORED"}
 _CHECKPOINTS = ("checkpoint_freq", "checkpoint_at_end", "keep_checkpoints_num", "checkpoint_score_attr")
 
 
@@ -78,6 +80,9 @@ def translate_run(arguments: Mapping[str, Any]) -> dict[str, Any]:
     translated.update(_reserved(translated.pop("resources_per_trial", None)))
     if translated.pop("run_errored_only", False):
         translated["resume"] = "ERRORED_ONLY"
+    if isinstance(translated.get("resume"), str):
+        first, *rest = translated["resume"].upper().split("+")
+        translated["resume"] = "+".join((_RESUMED.get(first, first), *rest))
     if translated.get("restore") is not None:
         translated["restore"] = checkpoint_path(translated["restore"])
     if translated.get("config"):

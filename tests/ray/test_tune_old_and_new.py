@@ -384,3 +384,36 @@ def test_files_and_exports_of_a_trainer_lie_in_the_directory_of_its_trial(ray_ru
     (trial,) = tune.run("DQN", "written", config=config, export_formats=formats, **settings).trials
     assert {"by_name", "relative", *formats} <= set(os.listdir(trial.logdir))
     assert list(Path(trial.logdir).glob("output-*.json"))
+
+
+@pytest.mark.slow
+def test_results_of_every_experiment_are_kept_and_failed_trials_begin_anew(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    flag = tmp_path / "mended"
+
+    def fails_once(config):
+        tune.report(score=1)
+        if config["fails"] and not flag.exists():
+            raise RuntimeError("not yet")
+        tune.report(score=2)
+
+    specs = {
+        name: {"run": fails_once, "config": {"fails": False}, "local_dir": str(tmp_path)}
+        for name in ("first", "second")
+    }
+    trials = tune.run_experiments(specs, verbose=0)
+    for trial, name in zip(trials, specs, strict=True):
+        assert Path(trial.logdir).parent == tmp_path / name
+        rows = [json.loads(line) for line in Path(trial.logdir, "result.json").read_text().splitlines()]
+        assert [row["score"] for row in rows] == [1, 2]
+        assert {"params.json", "params.pkl", "progress.csv"} <= set(os.listdir(trial.logdir))
+
+    settings = {"name": "again", "local_dir": str(tmp_path), "config": {"fails": True}, "verbose": 0}
+    (failed,) = tune.run(fails_once, raise_on_failed_trial=False, **settings).trials
+    assert failed.status == "ERROR"
+    flag.touch()
+    (trial,) = tune.run(fails_once, resume="ERRORED_ONLY", **settings).trials
+    assert (trial.status, trial.last_result["score"]) == ("TERMINATED", 2)
+    (trial,) = tune.run(fails_once, resume="LOCAL", **settings).trials
+    assert (trial.status, trial.last_result["score"]) == ("TERMINATED", 2)

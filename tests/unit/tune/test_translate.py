@@ -71,6 +71,21 @@ def test_what_functions_return_is_known_when_a_trial_is_named() -> None:
     assert isinstance(of_search["first"], Function)
 
 
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({"resume": "LOCAL"}, "AUTO"),
+        ({"resume": "PROMPT"}, "AUTO"),
+        ({"resume": "ERRORED_ONLY"}, "AUTO+RESTART_ERRORED"),
+        ({"run_errored_only": True}, "AUTO+RESTART_ERRORED"),
+        ({"resume": "LOCAL+ERRORED"}, "AUTO+ERRORED"),
+        ({"resume": True}, True),
+    ],
+)
+def test_resuming_has_todays_words(given: dict[str, object], wanted: object) -> None:
+    assert translate_run(given) == {"resume": wanted}
+
+
 def test_sync_config_that_says_nothing_is_dropped() -> None:
     assert translate_run({"sync_config": {"upload_dir": None, "sync_on_checkpoint": True}}) == {}
     assert translate_run({"sync_config": {"sync_period": 5}}) == {"sync_config": {"sync_period": 5}}
