@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -140,6 +141,9 @@ def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> No
         folder = _waiting.pop()
         ray.tune.report(metrics, checkpoint=ray.tune.Checkpoint.from_directory(folder.name))
         folder.cleanup()  # Ray has copied it
+        storage = _of_trial("get_storage")
+        if storage.storage_filesystem.type_name == "local":  # paths into the folder stay good, as in Ray 1.x
+            os.symlink(storage.checkpoint_fs_path, folder.name)
         return
     ray.tune.report(metrics, checkpoint=checkpoint)
 
@@ -147,6 +151,8 @@ def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> No
 @contextlib.contextmanager
 def checkpoint_dir(step: int) -> Iterator[str]:
     """Gives a folder to write a checkpoint into; the next `report` takes it along, or the end of the function.
+
+    Paths into the folder, such as `trainer.save(folder)`, are good behind that, too, as long as the checkpoint is kept.
 
     Args:
         step: Accepted for old programs; checkpoints are numbered by Ray.

@@ -354,6 +354,9 @@ def test_checkpoints_after_the_last_report_are_kept_without_a_result_of_their_ow
             tune.report(score=10 * step)
             with tune.checkpoint_dir(step=step) as folder:
                 Path(folder, "step").write_text(str(step))
+            if step == 0:
+                first = Path(folder, "step")
+        assert first.read_text() == "0"
         Path("relative").write_text("")
         Path(tune.get_trial_dir(), "by_name").write_text("")
         return {"score": 5} if config["returns"] else None
