@@ -36,14 +36,15 @@ _waiting: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def as_trainable(trainable: Any, resources: Any = None) -> Any:
-    """Returns a function of Ray 1.x as today's Ray takes it; anything else as it is.
+    """Returns a function of Ray 1.x, a method or a partial of one, as today's Ray takes it; anything else as it is.
 
     Args:
         trainable: What `tune.run` is given.
         resources: What the program itself reserves for a trial, or a function of the config that says so; None reserves
             for the trainer that a function makes.
     """
-    if not inspect.isfunction(trainable):
+    function = trainable.func if isinstance(trainable, functools.partial) else trainable
+    if not inspect.isfunction(function) and not inspect.ismethod(function):
         return trainable
     wanted = list(inspect.signature(trainable).parameters.values())[1:]
     names = [parameter.name for parameter in wanted if parameter.default is inspect.Parameter.empty]
@@ -65,8 +66,9 @@ def as_trainable(trainable: Any, resources: Any = None) -> Any:
         yield from trainable(config, **arguments())
         _with_waiting(None)
 
-    called: Any = generator_as_declared if inspect.isgeneratorfunction(trainable) else called_as_declared
-    functools.update_wrapper(called, trainable)
+    called: Any = generator_as_declared if inspect.isgeneratorfunction(function) else called_as_declared
+    functools.update_wrapper(called, function)
+    vars(called).update(vars(trainable) if trainable is not function else {})
     del called.__wrapped__  # Ray looks through it at what the user declared
     own = resources if callable(resources) and not isinstance(resources, PlacementGroupFactory) else None
     if getattr(called, "_resources", None) in (None, function_resources):  # else those of `tune.with_resources`

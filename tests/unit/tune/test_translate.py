@@ -1,6 +1,7 @@
 """Arguments of Ray 1.x's `tune.run`, before anything is run."""
 
 import copy
+import functools
 import importlib
 import inspect
 import json
@@ -270,6 +271,21 @@ def test_outside_of_a_trial_there_is_nothing_to_say_of_one() -> None:
     told = (tune.get_trial_dir(), tune.get_trial_id(), tune.get_trial_name(), tune.get_trial_resources())
     assert told == (None,) * 4
     assert not tune.is_session_enabled()
+
+
+class Study:
+    def method(self, config: object, reporter: object) -> None: ...
+
+
+def with_data(config: object, reporter: object, data: object) -> None: ...
+
+
+@pytest.mark.parametrize("trainable", [Study().method, functools.partial(with_data, data=1)])
+def test_methods_and_partials_are_called_as_they_declare(trainable: object) -> None:
+    made = as_trainable(trainable)
+    assert list(inspect.signature(made).parameters) == ["config"]
+    wrap_function(made)  # Ray's, which refuses a reporter
+    assert made.__name__ in ("method", "with_data")
 
 
 @pytest.mark.parametrize("trainable", ["DQN", dict, lambda config, other: None])
