@@ -47,8 +47,8 @@ def migrate_program(text: str, *, helper: bool = False) -> Migration:
 
     Args:
         text: The program.
-        helper: Whether it is a file beside a program of RLlib's, which may use it: names that Python and NumPy no
-            longer have are then rewritten even if it does not mention RLlib.
+        helper: Whether it is a file beside a program of RLlib's, which may use it: Tune, `ray.init` and names that
+            Python and NumPy no longer have are then rewritten even if it does not mention RLlib.
 
     Returns:
         It before and after, and what a person must decide. Rewriting `after` again changes nothing.

@@ -45,11 +45,15 @@ _ARGUMENTS_OF_INIT = {
 
 
 def rewrite(module: cst.Module, *, helper: bool = False) -> tuple[str, list[Note]]:
-    """Returns the text of the rewritten program, and what a person must decide; of helpers, names that are gone."""
+    """Returns the text of the rewritten program, and what a person must decide.
+
+    A helper is a file beside programs of RLlib's: what it has of Tune and `ray.init` is of their time, too; where it
+    has neither, only names that are gone are rewritten.
+    """
     uses = _Uses()
     module.visit(uses)
     by_name = uses.algorithm_by_name or (uses.algorithm_chosen and uses.algorithm_named)
-    if not (uses.rllib or by_name or uses.names_of_old_tune()):
+    if not (uses.rllib or by_name or uses.names_of_old_tune() or (helper and uses.ray)):
         if not helper:
             return module.code, []
         of_helper = _GoneNames(uses.modules)
@@ -66,6 +70,7 @@ class _Uses(cst.CSTVisitor):
 
     def __init__(self) -> None:
         self.rllib = False
+        self.ray = False  # Tune, or `ray.init`
         self.algorithm_by_name = False
         self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self.reads: Counter[str] = Counter()
@@ -76,7 +81,7 @@ class _Uses(cst.CSTVisitor):
     def names_of_old_tune(self) -> bool:
         """Returns whether it imports names from Tune that are here and no longer in Ray."""
         return any(
-            missing_names(module, names) and not missing_names(_NEW + module.removeprefix("ray"), names)
+            missing_names(module, names).keys() - missing_names(_NEW + module.removeprefix("ray"), names).keys()
             for module, names in self._of_tune
         )
 
@@ -94,12 +99,14 @@ class _Uses(cst.CSTVisitor):
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
             self.rllib |= any(_dotted(alias.name) == "rllib" for alias in node.names)
+            self.ray |= any(_dotted(alias.name) == "tune" for alias in node.names)
         if isinstance(node.names, cst.ImportStar):  # which may bring NumPy, under the name that it has everywhere
             self.modules.setdefault("np", "numpy")
         module = _dotted(node.module) or ""
         self.rllib |= _is_below(module, _NEW) and not node.relative
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
+            self.ray = True
 
     def visit_FormattedStringText(self, node: cst.FormattedStringText) -> None:
         self.rllib |= _PATH_IN_F_STRING.fullmatch(node.value) is not None
@@ -119,6 +126,7 @@ class _Uses(cst.CSTVisitor):
 
     def visit_Call(self, node: cst.Call) -> None:
         called = _dotted(node.func) or ""
+        self.ray |= called == "ray.init" or called.startswith("ray.tune.")
         if called.rsplit(".", 1)[-1] in {"run", "run_experiments"} and node.args:
             self.algorithm_by_name |= _string(node.args[0].value) in _algorithms()
             self.algorithm_chosen |= called.endswith("tune.run") and isinstance(node.args[0].value, cst.Attribute)
@@ -209,12 +217,12 @@ class _Rewriter(_GoneNames):
         if not _is_below(module, "ray.tune") or original_node.relative:
             return updated_node
         ours = _NEW + module.removeprefix("ray")
-        if not missing_names(ours, names):
-            return updated_node.with_changes(module=_expression(ours))
-        for name, reason in missing_names(module, names).items():
-            text = f"{module}.{name} is not in the installed Ray, nor here: {reason}"
-            self._note(original_node, " ".join(text.split()))
-        return updated_node
+        lacking, gone = missing_names(ours, names), missing_names(module, names)
+        ours_has_more = set(lacking) < set(gone) or not lacking
+        told = lacking if ours_has_more else {name: lacking.get(name, reason) for name, reason in gone.items()}
+        for name, reason in told.items():
+            self._note(original_node, " ".join(f"{module}.{name} is not in the installed Ray: {reason}".split()))
+        return updated_node.with_changes(module=_expression(ours)) if ours_has_more else updated_node
 
     def leave_SimpleStatementLine(
         self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine

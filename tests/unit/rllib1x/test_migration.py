@@ -231,6 +231,37 @@ def test_files_beside_a_program_lose_names_that_are_gone(tmp_path):
     assert "plot.py" not in beside.stderr
 
 
+def test_tune_and_ray_init_of_files_beside_a_program_are_of_its_time(tmp_path):
+    run, remote = tmp_path / "run.py", tmp_path / "remote.py"
+    run.write_text(
+        "import ray\nfrom ray.tune import run\nfrom trainer import Mine\n\nray.init(local_mode=True)\n"
+        "run(Mine, queue_trials=True)\n"
+    )
+    remote.write_text("import ray\n\n\n@ray.remote\ndef double(x):\n    return 2 * x\n")
+    assert (invoke(str(tmp_path)).exit_code, invoke(str(tmp_path)).stdout) == (0, "")
+    (tmp_path / "trainer.py").write_text("from ray.rllib.agents.pg import PGTrainer as Mine\n")
+    assert invoke(str(tmp_path), "--write").exit_code == 0
+    assert run.read_text() == (
+        "import ray\nfrom rlframe.tune import run\nfrom trainer import Mine\n\nray.init()\n"
+        "run(Mine, queue_trials=True)\n"
+    )
+    assert "rlframe" not in remote.read_text()
+
+
+def test_of_names_that_are_nowhere_what_there_is_instead_is_told():
+    program = "from ray.tune import track\nfrom ray.tune.integration.wandb import WandbLoggerCallback, _VALID_TYPES\n"
+    migration = migrate_program(program)
+    assert migration.after == program.replace("ray.tune.integration", "rlframe.tune.integration")
+    track, types = migration.notes
+    assert (track.line, types.line) == (1, 2)
+    assert track.text.startswith("ray.tune.track is not in the installed Ray: ")
+    assert "There is tune.report(" in track.text
+    assert "_VALID_TYPES" in types.text
+    assert "WandbLoggerCallback is not" not in types.text
+    samples = "from ray.tune.sample import Domain, Float\n"
+    assert migrate_program(samples).after == samples.replace("ray.tune", "rlframe.tune")
+
+
 def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
     program = (
         "import ray.experimental.tf_utils\nimport ray.utils\nfrom ray.rllib.env import EnvContext\n"
