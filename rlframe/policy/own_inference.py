@@ -130,8 +130,8 @@ class OwnActing(_Around):
             made: tuple[Any, Any, Any] = policy.compute_actions(
                 given[OBS],
                 [given[f"{STATE_IN_PREFIX}{index}"] for index in range(policy.num_state_tensors())],
-                prev_action_batch=given.get(PREV_ACTIONS),
-                prev_reward_batch=given.get(PREV_REWARDS),
+                prev_action_batch=_true_if_any(given.get(PREV_ACTIONS)),
+                prev_reward_batch=_true_if_any(given.get(PREV_REWARDS)),
                 info_batch=input_dict.get(INFOS),
                 episodes=episodes,
                 explore=explore,
@@ -142,6 +142,17 @@ class OwnActing(_Around):
             self._inside.discard(thread)
         actions, states, columns = made
         return policy.batched(actions), _listed(states), dict(columns or {})
+
+
+class _Rows(np.ndarray[Any, Any]):
+    """Rows that are true if there are any: RLlib gave lists until 1.1, arrays later, and programs ask either."""
+
+    def __bool__(self) -> bool:
+        return len(self) > 0 if self.ndim else bool(self[()])
+
+
+def _true_if_any(column: Any) -> Any:
+    return column.view(_Rows) if type(column) is np.ndarray else column
 
 
 def _listed(states: Any) -> list[Any]:

@@ -360,8 +360,9 @@ def apply(trainer: Any, state: dict[str, Any]) -> None:
         _restore_remotes(workers, state["remote_workers"])
     # Remote workers may be more or fewer than were saved; the plan starts from its counters in any case.
     if trainer.train_exec_impl is not None:
-        trainer.train_exec_impl.close()
-        trainer.train_exec_impl = trainer._make_plan()
+        if trainer.train_exec_impl is trainer._made_plan:  # else a program's own `_init` made it
+            trainer.train_exec_impl.close()
+            trainer.train_exec_impl = trainer._make_plan()
         _restore_plan(trainer, state["plan"])
     if trainer.evaluation_workers is not None and "evaluation_worker" in state:
         trainer.evaluation_workers.local_worker().set_state(state["evaluation_worker"])

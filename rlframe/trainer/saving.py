@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import uuid
 from pathlib import Path
 from typing import Any, cast
 
@@ -39,8 +40,21 @@ def enter_trial_directory(storage: Any) -> str:
     return directory
 
 
-class TellsTuneOfDirectories(Trainable):
-    """Trainables that write into their trials' directories, and tell of checkpoints by files' paths, as in Ray 1.x."""
+class TrainableOfRay1(Trainable):
+    """What trainables of Ray 1.x did.
+
+    They write into their trials' directories, `save_checkpoint` may return a file's path, and results have an
+    `experiment_id`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.experiment_id = uuid.uuid4().hex
+        super().__init__(*args, **kwargs)
+
+    def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Returns what each result has, whatever `step` returns."""
+        made: dict[str, Any] = super().get_auto_filled_metrics(*args, **kwargs)
+        return {**made, "experiment_id": self.experiment_id}
 
     def _setup_logdir(self) -> None:
         cast(Any, super())._setup_logdir()
@@ -53,7 +67,7 @@ class TellsTuneOfDirectories(Trainable):
         return cast(Any, super())._report_class_trainable_checkpoint(checkpoint_dir, kept)
 
 
-class SavingMixin(TellsTuneOfDirectories):
+class SavingMixin(TrainableOfRay1):
     """What leaves a `Trainer` and comes back: weights, checkpoints, and files of its policies."""
 
     workers: Any

@@ -8,7 +8,7 @@ import inspect
 import os
 import random
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -170,6 +170,16 @@ def has_all_classes(table: Any) -> bool:
     """Returns whether a table of policies names the class of each: alone, or first in a specification."""
     specs = list(table.values()) if isinstance(table, Mapping) else []
     return bool(specs) and all((spec[0] if isinstance(spec, (tuple, list)) else spec) is not None for spec in specs)
+
+
+def added_to(common: Sequence[str], own: Iterable[str]) -> list[str]:
+    """Returns what a class's own list has beyond that of `Trainer`, which it may go on from; all, where it does not."""
+    added = list(own)
+    if not set(common) <= set(added):
+        return added
+    for name in common:
+        added.remove(name)
+    return added
 
 
 def own_policy_class(trainer_class: Any) -> Any:

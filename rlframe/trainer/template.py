@@ -124,7 +124,7 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
         "_name": name,
         "_config_class": arguments.get("config_class") or CommonConfig,
         "_arguments": dict(arguments),
-        "_allow_unknown_subkeys": tuple(arguments.get("allow_unknown_subkeys") or ()),
+        "_allow_unknown_subkeys": [*Trainer._allow_unknown_subkeys, *(arguments.get("allow_unknown_subkeys") or ())],
         "get_default_policy_class": _policy_getter(arguments),
         "with_updates": classmethod(cast(Any, _with_updates)),
     }
@@ -133,8 +133,8 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
     hooks = {hook: arguments[hook] for hook in STEP_HOOKS if arguments.get(hook) is not None}
     if hooks:
         body["_step_hooks"], mixins = hooks, (*mixins, *new_mixins(base, [StepHooks]))
-    replaced = tuple(arguments.get("override_all_subkeys_if_type_changes") or ())
-    body["_override_all_subkeys_if_type_changes"] = (*Trainer._override_all_subkeys_if_type_changes, *replaced)
+    replaced = arguments.get("override_all_subkeys_if_type_changes") or ()
+    body["_override_all_subkeys_if_type_changes"] = [*Trainer._override_all_subkeys_if_type_changes, *replaced]
     defaults = arguments.get("default_config")
     if defaults is not None:
         body["get_default_config"] = classmethod(_default_getter(defaults, body["_config_class"]))

@@ -6,7 +6,6 @@ import logging
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -46,6 +45,7 @@ from rlframe.trainer.recovery import MAX_WORKER_FAILURE_RETRIES, recover, with_r
 from rlframe.trainer.saving import SavingMixin
 from rlframe.trainer.setup import (
     NoPolicyError,
+    added_to,
     call_by_signature,
     has_all_classes,
     has_own_code,
@@ -147,8 +147,13 @@ class Trainer(
     _policy_class: Any = _PolicyClass()
     _policy: Any = _policy_class
     _allow_unknown_configs: bool = False
-    _allow_unknown_subkeys: tuple[str, ...] = ()
-    _override_all_subkeys_if_type_changes: tuple[str, ...] = ("exploration_config", "replay_buffer_config")
+    #: RLlib's, for lists of programs that go on from it; which sections take any keys is said by `_config_class`.
+    _allow_unknown_subkeys: ClassVar[list[str]] = [
+        "tf_session_args", "local_tf_session_args", "env_config", "model", "optimizer", "multiagent",
+        "custom_resources_per_worker", "evaluation_config", "exploration_config",
+        "extra_python_environs_for_driver", "extra_python_environs_for_worker", "input_config",
+    ]  # fmt: skip
+    _override_all_subkeys_if_type_changes: ClassVar[list[str]] = ["exploration_config", "replay_buffer_config"]
 
     def __init__(
         self,
@@ -172,10 +177,10 @@ class Trainer(
         self._logdir: Any = None
         self._logger_creator = logger_creator
         self._logger: Any = None
-        self.experiment_id = uuid.uuid4().hex
         self.workers: WorkerSet = cast(Any, None)  # until `setup`, which this constructor calls at its end
         self.evaluation_workers: WorkerSet | None = None
         self.train_exec_impl: Any = None
+        self._made_plan: Any = None  # the same, where `_make_plan` made it
         self.local_replay_buffer: Any = None
         self._last_evaluation: dict[str, Any] | None = None
         self._usage: Any = None
@@ -229,7 +234,7 @@ class Trainer(
             config1,
             config2,
             allow_unknown=unknown,
-            allow_unknown_subkeys=cls._allow_unknown_subkeys,
+            allow_unknown_subkeys=added_to(Trainer._allow_unknown_subkeys, cls._allow_unknown_subkeys),
             override_all_if_type_changes=cls._override_all_subkeys_if_type_changes,
             own_code=has_own_code(cls, config2),
         )
@@ -259,6 +264,10 @@ class Trainer(
         self._effective_config = self._config_class.effective(self.config)
         self._given_config = config
         self._init(self.config, self.env_creator)
+        if not hasattr(self, "policy_class"):  # it is the program's own, which need not know of these
+            self.policy_class = vars(self).get("_policy_class") or getattr(type(self), "_policy_class", None)
+            if self.policy_class is not None:
+                self._make_evaluation_workers()
 
     def _init(self, config: dict[str, Any], env_creator: Any) -> None:
         """Builds policies, workers and plan; a subclass may build more, or in their place what its `step` needs.
@@ -283,12 +292,16 @@ class Trainer(
             num_workers=self.config["num_workers"],
         )
         self.train_exec_impl = self._make_plan()
-        if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
-            self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
+        self._make_evaluation_workers()
         self.after_init()
         if "on_trainer_init" in overridden_hooks(self.callbacks):
             call_hook(self.callbacks, "on_trainer_init", {"trainer": self})
         self._log_parts(self._given_config)
+
+    def _make_evaluation_workers(self) -> None:
+        """Makes those that the config announces."""
+        if self.config["evaluation_interval"] or self.config["evaluation_num_workers"]:
+            self.evaluation_workers = make_evaluation_workers(self, self.merge_trainer_configs)
 
     def _make_workers(
         self,
@@ -331,10 +344,13 @@ class Trainer(
     def _make_plan(self) -> LocalIterator[Any]:
         method = training_method(self)
         if method is None:
-            return self._plan_of_operators()
-        from rlframe.trainer.training_iteration import training_plan
+            plan = self._plan_of_operators()
+        else:
+            from rlframe.trainer.training_iteration import training_plan
 
-        return training_plan(self, method)
+            plan = training_plan(self, method)
+        self._made_plan = plan
+        return plan
 
     def _plan_of_operators(self) -> LocalIterator[Any]:
         gives = getattr(self._config_class, "gives_buffer", callable)(self.execution_plan)
@@ -475,7 +491,6 @@ class Trainer(
             )
         checkpointing.warn_of_another_plan(self)
         result = self.step_attempt()
-        result["experiment_id"] = self.experiment_id
         result["num_healthy_workers"] = len(self.workers.remote_workers())
         result["num_worker_restarts"] = self.workers.restarts
         if epsilons := epsilons_of(self.workers):

@@ -7,10 +7,10 @@ from typing import Any
 
 from rlframe.trainer import checkpoint_paths
 from rlframe.trainer.old_names import give_present_names
-from rlframe.trainer.saving import TellsTuneOfDirectories
+from rlframe.trainer.saving import TrainableOfRay1
 
 
-class Trainable(TellsTuneOfDirectories):
+class Trainable(TrainableOfRay1):
     """Base of trainables of one's own: `ray.tune.Trainable`, whose checkpoints have paths, as in Ray 1.x.
 
     Subclasses may use the method names of Ray 0.8.

@@ -106,6 +106,8 @@ class MetricsContext:
         self.info.clear()
         self.info.update(unpack_item(state["info"]))
 
+    save, restore = get_state, set_state  # Ray's names, which trainers write into states of their own
+
 
 class SharedMetrics:
     """A holder through which joined iterators come to share one `MetricsContext`.

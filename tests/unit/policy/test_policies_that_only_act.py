@@ -228,6 +228,20 @@ def test_users_ways_of_acting_are_told_what_came_before_and_of_the_episodes():
     assert worker.get_policy().told == [first, ([1], [1.0], [{"action": 1}], [1]), first]
 
 
+class WhereToldBefore(Fixed):
+    """Asks whether there are actions before as of a list, which RLlib gave until 1.1."""
+
+    def compute_actions(self, obs_batch, state_batches=None, prev_action_batch=None, prev_reward_batch=None, **kwargs):
+        if prev_action_batch and prev_reward_batch:
+            return (np.asarray(prev_action_batch) == 0).astype(int), [], {}
+        return [7 for _ in obs_batch], [], {}
+
+
+def test_a_policy_may_ask_as_of_lists_whether_there_are_actions_before():
+    worker = make_worker(Counting, WhereToldBefore, num_envs_per_worker=2, rollout_fragment_length=4)
+    assert worker.sample()["actions"].tolist() == [1, 0, 1, 0] * 2
+
+
 def test_info_given_to_compute_single_action_reaches_a_programs_own_compute_actions():
     class Told(Fixed):
         def compute_actions(self, obs_batch, state_batches=None, info_batch=None, **kwargs):

@@ -12,6 +12,9 @@ from rlframe import tune
 from rlframe.agents.callbacks import DefaultCallbacks, MultiCallbacks
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.trainer import Trainer, with_common_config
+from rlframe.execution.metric_ops import StandardMetricsReporting
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
+from rlframe.execution.train_ops import TrainOneStep
 from rlframe.tune.logger import Logger
 from rlframe.utils.annotations import override
 from rlframe.utils.errors import CheckpointError, ConfigError
@@ -67,6 +70,54 @@ def test_a_trainer_without_workers_is_saved_and_restored(trainer_class, tmp_path
     assert other.train()["training_iteration"] == 2
     for each in (trainer, other):
         each.stop()
+
+
+def pairs_of_batches(workers, config):
+    rollouts = ParallelRollouts(workers, mode="bulk_sync").combine(ConcatBatches(config["rows"]))
+    return StandardMetricsReporting(rollouts.for_each(TrainOneStep(workers)), workers, config)
+
+
+class OfItsParts(Trainer):
+    """Builds workers and plan with a config of its own, and does an iteration's parts itself."""
+
+    _name = "OfItsParts"
+    _default_config = with_common_config({})
+
+    def _init(self, config, env_creator):
+        self._policy_class = PGTorchPolicy
+        self.config = {**config, "rows": 30}
+        self.workers = self._make_workers(
+            env_creator=env_creator, validate_env=None, policy_class=PGTorchPolicy, config=config, num_workers=0
+        )
+        self.train_exec_impl = pairs_of_batches(self.workers, self.config)
+
+    def step(self):
+        result = next(self.train_exec_impl)
+        if self.iteration == 1:
+            result.update(self._evaluate())
+        return result
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "mine": self.train_exec_impl.shared_metrics.get().save()}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.train_exec_impl.shared_metrics.get().restore(state["mine"])
+
+
+def test_a_trainer_with_a_plan_of_its_own_init_evaluates_and_goes_on_with_that_plan(tmp_path):
+    config = {"rollout_fragment_length": 10, "evaluation_interval": 2, "evaluation_num_episodes": 1}
+    trainer = OfItsParts(config=config, env="CartPole-v1")
+    assert trainer.evaluation_workers.local_worker() is not None
+    plan, first = trainer.train_exec_impl, trainer.train()
+    assert first["experiment_id"] == trainer.experiment_id
+    assert first["timesteps_total"] == 30
+    path = trainer.save(str(tmp_path))
+    assert trainer.train()["evaluation"]["episodes_this_iter"] == 1
+    trainer.restore(path)
+    assert trainer.train_exec_impl is plan
+    assert trainer.train()["timesteps_total"] == 60
+    trainer.stop()
 
 
 class OfItsWorker(PGTrainer):

@@ -50,6 +50,19 @@ def test_with_updates_own_config_keys_are_allowed():
         make(Bandit, mine=2)
 
 
+class WithASection(PGTrainer):
+    _default_config = {**PGTrainer.get_default_config(), "mine": {"depth": 1}}  # noqa: RUF012  as programs write it
+    _allow_unknown_subkeys = Trainer._allow_unknown_subkeys + ["mine"]  # noqa: RUF005
+
+
+def test_a_list_of_sections_that_goes_on_from_rllibs_frees_what_was_added():
+    merged = WithASection.merge_trainer_configs(WithASection.get_default_config(), {"mine": {"width": 2}})
+    assert merged["mine"] == {"depth": 1, "width": 2}
+    with pytest.raises(ConfigError, match="fcnet_hidden"):
+        WithASection.merge_trainer_configs(WithASection.get_default_config(), {"model": {"fcnet_hidden": [8]}})
+    assert {"model", "evaluation_config"} < set(DQNTrainer.with_updates(name="Mine")._allow_unknown_subkeys)
+
+
 def test_hooks_of_build_trainer_are_called_in_order():
     order = []
 
