@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from ray.tune.logger import *  # noqa: F403 (its whole surface)
@@ -70,8 +71,10 @@ class _RunFiles(Logger):
     """Writes a run directory (`params.json`, `result.jsonl`, `progress.csv`, TensorBoard events); Tune writes its own.
 
     Attributes:
-        writer: What writes the files, None in a trial of Tune.
+        writer: What writes the files, None in a trial of Tune, and where a program's own `_init` opens others.
     """
+
+    writer: RunLogger | None = None
 
     def _init(self) -> None:
         """Opens the files."""
@@ -108,7 +111,46 @@ class CSVLogger(_RunFiles):
 
 
 class TBXLogger(_RunFiles):
-    """Stands for the TensorBoard events that Tune writes; elsewhere it writes all forms of a run directory."""
+    """Stands for the TensorBoard events that Tune writes; elsewhere it writes all forms of a run directory.
+
+    Classes of a program's own that derive from it write what they are given to events of their own, beside Tune's.
+    """
+
+    last_result: Any = None  # programs keep here what their own `on_result` wrote
+
+    @cached_property
+    def _file_writer(self) -> Any:
+        """What writes events, by Ray's name; the file is opened with the first."""
+        from tensorboardX import SummaryWriter
+
+        return SummaryWriter(self.logdir, flush_secs=30)
+
+    @cached_property
+    def _of_trial(self) -> TBXLoggerCallback:
+        made = TBXLoggerCallback()
+        made._trial_writer[self.trial], made._trial_result[self.trial] = self._file_writer, {}
+        return made
+
+    def on_result(self, result: Mapping[str, Any]) -> None:
+        """Writes a result."""
+        if self.trial is None or type(self) is TBXLogger:
+            super().on_result(result)
+        else:
+            self._of_trial.log_trial_result(0, self.trial, dict(result))
+
+    def flush(self) -> None:
+        """Hands what was written to the operating system."""
+        super().flush()
+        if "_file_writer" in vars(self):
+            self._file_writer.flush()
+
+    def close(self) -> None:
+        """Closes the files, after Tune's table of a trial's settings and last results."""
+        super().close()
+        if "_of_trial" in vars(self):
+            self._of_trial.log_trial_end(self.trial)
+        elif "_file_writer" in vars(self):
+            self._file_writer.close()
 
 
 DEFAULT_LOGGERS = (JsonLogger, CSVLogger, TBXLogger)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import ray.tune
+from ray.tune.experiment import Trial
 from ray.tune.impl.placeholder import create_resolvers_map, inject_placeholders
 from ray.tune.search.sample import Function
 from ray.tune.search.variant_generator import generate_variants
@@ -20,7 +21,7 @@ from rlframe import tune
 from rlframe.agents.pg import PGTrainer
 from rlframe.trainer.checkpoint_paths import NOTE
 from rlframe.tune.functions import as_trainable
-from rlframe.tune.logger import DEFAULT_LOGGERS, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
+from rlframe.tune.logger import DEFAULT_LOGGERS, CSVLogger, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
 from rlframe.tune.translate import (
     checkpoint_path,
     loggers_of_experiments,
@@ -162,6 +163,39 @@ def test_loggers_of_an_experiment_log_its_trials_alone() -> None:
         storage = SimpleNamespace(experiment_dir_name=name)
         callback.log_trial_start(SimpleNamespace(trial_id=name, config={}, local_path=name, storage=storage))
     assert [logdir for _, logdir, _ in made] == ["a"]
+
+
+class Filtered(TBXLogger):
+    """Shows some results, and a curve that it draws itself, as programs for Ray 1.x do."""
+
+    def on_result(self, result):
+        self._file_writer.add_scalar("ray/tune/twice", 2 * result["reward"], global_step=result["timesteps_total"])
+        super().on_result({name: value for name, value in result.items() if name != "noise"})
+
+
+class WithFile(CSVLogger):
+    """Opens a file of its own in place of what the base class opens."""
+
+    def _init(self):
+        self.opened = os.path.join(self.logdir, "own.csv")
+        Path(self.opened).write_text("")
+
+
+def test_loggers_that_derive_from_those_of_ray_1_write_in_trials(tmp_path: Path) -> None:
+    trial = Trial("PG", stub=True, evaluated_params={"lr": 1.0})
+    loggers = [make({}, str(tmp_path), trial) for make in (Filtered, WithFile)]
+    for steps in (10, 20):
+        result = {"timesteps_total": steps, "training_iteration": 1, "reward": 3.0, "noise": 1.0, "info": {"x": 2}}
+        for logger in loggers:
+            logger.on_result(result)
+    for logger in loggers:
+        logger.flush()
+        logger.close()
+    written = b"".join(path.read_bytes() for path in tmp_path.glob("events.out.tfevents.*"))
+    assert written.count(b"ray/tune/twice") == 2
+    assert written.count(b"ray/tune/info/x") >= 2
+    assert b"ray/tune/noise" not in written
+    assert (tmp_path / "own.csv").is_file()
 
 
 def test_checkpoints_are_found_by_any_spelling(tmp_path: Path) -> None:
