@@ -67,9 +67,13 @@ class Pair(MultiAgentEnv):
 CONFIG = {"framework": "torch", "num_workers": 0, "train_batch_size": 20, "model": {"fcnet_hiddens": [4]}}
 
 
+@pytest.fixture(autouse=True)
+def _registered():
+    register_env("rollout_five", Five)
+
+
 @pytest.fixture
 def trainer():
-    register_env("rollout_five", Five)
     made = PGTrainer(env="rollout_five", config={**CONFIG, "model": {**CONFIG["model"], "use_lstm": True}})
     yield made
     made.stop()
