@@ -160,7 +160,10 @@ class WorkerPolicies(RLlibWorkerNames):
         self.policy_specs[policy_id] = spec
 
     def _load_framework(self, policy_id: str, framework_class: Any, policy: NumpyPolicy) -> None:
-        """Makes a policy that acts in NumPy the framework's, in the same object; weights and random streams stay."""
+        """Makes a policy that acts in NumPy the framework's, in the same object.
+
+        Weights and random streams stay, and what a program has set on it.
+        """
         import ray
 
         spec, was = self.policy_specs[policy_id], vars(policy)
@@ -177,6 +180,10 @@ class WorkerPolicies(RLlibWorkerNames):
         except BaseException:
             become(policy, NumpyPolicy, was)
             raise
+        for name in was.keys() - vars(policy).keys() - {"recipe", "weights", "load_framework"}:
+            setattr(policy, name, was[name])
+        if type(policy.exploration) is not type(was["exploration"]):  # a program's own, put in the other's place
+            policy.exploration = was["exploration"]
         policy.on_global_var_update(self.global_vars)
         _take_streams(policy, streams)
         self.policy_specs[policy_id] = spec._replace(policy_class=policy_class)

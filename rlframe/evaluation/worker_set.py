@@ -627,7 +627,7 @@ def _stored(policy_class: Any) -> Any:
     import ray
 
     try:
-        return ray.put(policy_class)
+        return ray.put(policy_class) if isinstance(policy_class, type) else None
     except TypeError:  # it cannot be sent, which is told to who asks for it: sampling goes without
         return None
 

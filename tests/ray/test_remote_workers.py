@@ -11,6 +11,7 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.execution.rollout_ops import ParallelRollouts
+from rlframe.exploration.exploration import EpsilonGreedy
 from rlframe.offline import EpisodeReader
 from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing
@@ -117,6 +118,27 @@ def test_a_function_that_reads_the_model_finds_it_on_remote_workers_and_nothing_
     assert plain.train()["hist_stats"] == asked.train()["hist_stats"]
     for name, array in plain.get_weights()["default_policy"].items():
         np.testing.assert_allclose(array, asked.get_weights()["default_policy"][name], atol=1e-6, err_msg=name)
+
+
+class Sideways(EpsilonGreedy):
+    pass
+
+
+def test_what_a_program_set_on_a_policy_stays_when_the_framework_is_loaded(trainers):
+    trainer = trainers()
+
+    def mark(policy, _):
+        policy.visits, policy.config["own"] = 3, "kept"
+        policy.exploration.__class__ = Sideways
+
+    trainer.workers.foreach_policy(mark)
+    assert kinds_of(trainer) == ["DQN", "NumpyPolicy"]
+    trainer.workers.foreach_policy(lambda policy, _: policy.dist_class)
+    assert kinds_of(trainer) == ["DQN", "DQN"]
+    found = trainer.workers.foreach_policy(
+        lambda policy, _: (policy.visits, policy.config["own"], type(policy.exploration).__name__)
+    )
+    assert found == [(3, "kept", "Sideways")] * 2
 
 
 def test_sampling_by_a_function_loads_no_framework(trainers):
