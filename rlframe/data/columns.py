@@ -47,6 +47,9 @@ VALID_MASK: Final = "valid_mask"
 T: Final = "t"
 """Step of the environment in its episode at which the agent acted, from 0: rows of several agents with the same
 `eps_id` and `t` belong together. int `[B]`."""
+TURN: Final = "turn"
+"""How often the agent acted in its episode before. Only in rows of several agents, which need not act at each `t`:
+where it rises by one, no row is missing. int64 `[B]`."""
 ACTION_DIST_INPUTS: Final = "action_dist_inputs"
 """Inputs of the action distribution that was sampled from. float32 `[B, K]`."""
 ACTION_PROB: Final = "action_prob"

@@ -20,6 +20,7 @@ from rlframe.data.columns import (
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
+    TURN,
     WEIGHTS,
     T,
 )
@@ -37,7 +38,7 @@ def continues(batch: SampleBatch) -> BoolArray:
     """
     dones = batch.get(DONES)
     follows = np.ones(max(batch.count - 1, 0), bool) if dones is None else ~np.asarray(dones[:-1], bool)
-    steps = batch.get(T)
+    steps = batch.get(TURN, batch.get(T))
     if steps is not None:
         follows &= steps[1:] == steps[:-1] + 1
     for key in (EPS_ID, AGENT_INDEX):
@@ -92,7 +93,7 @@ def n_step(batch: SampleBatch, n: int, gamma: float) -> SampleBatch:
     and `n_steps` are written.
 
     Args:
-        batch: Any number of trajectories one after the other; a row with `dones`, a jump of `t`, or a change of
+        batch: Any number of trajectories one after the other; a row that is done, a jump of `turn` or `t`, or a change of
             `eps_id` or `agent_index` ends one. In batches without `terminateds`, `dones` count as terminal.
         n: Rewards to sum, in environment steps; at least 1.
         gamma: Discount per step, in [0, 1].

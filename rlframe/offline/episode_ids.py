@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rlframe.data.columns import AGENT_INDEX, EPS_ID, T
+from rlframe.data.columns import AGENT_INDEX, EPS_ID, TURN, T
 from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 
@@ -57,7 +57,8 @@ class EpisodeIds:
     def _number(self, file: int, batch: SampleBatch, first: int, last: int) -> int:
         raw = int(batch[EPS_ID][first])
         agent = int(batch[AGENT_INDEX][first]) if AGENT_INDEX in batch else 0
-        begins, ends = (int(batch[T][row]) if T in batch else None for row in (first, last))
+        steps = batch.get(TURN, batch.get(T))
+        begins, ends = (None if steps is None else int(steps[row]) for row in (first, last))
         before = self._known.get(raw)
         if before is None or not _goes_on(before, file, agent, begins):
             before = self._known[raw] = _Episode(file, self._fresh(raw))

@@ -25,6 +25,7 @@ from rlframe.data.columns import (
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
+    TURN,
     WEIGHTS,
     T,
 )
@@ -177,7 +178,7 @@ def _narrowed(batch: SampleBatch, policy: Any) -> SampleBatch:
     first = np.flatnonzero(np.append(True, last[:-1]))
     lengths = np.diff(np.append(first, batch.count))
     columns[EPS_ID] = np.asarray(batch.get(EPS_ID, np.cumsum(last) - last), np.int64)
-    columns[T] = np.asarray(batch.get(T, np.arange(batch.count) - np.repeat(first, lengths)), np.int64)
+    columns[T] = np.asarray(batch.get(TURN, batch.get(T, np.arange(batch.count) - np.repeat(first, lengths))), np.int64)
     return batch._like(columns)
 
 

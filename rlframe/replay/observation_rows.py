@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, N_STEPS, TERMINATEDS, TRUNCATEDS, T
+from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, N_STEPS, TERMINATEDS, TRUNCATEDS, TURN, T
 from rlframe.replay.buffer_state import ObservationsState, Tail
 
 Array = NDArray[Any]
@@ -28,7 +28,7 @@ class StepKeys(NamedTuple):
 
     Attributes:
         trajectory: Number of the trajectory. int64 `[B]`.
-        t: Step of the environment within it, of `obs`; an agent need not act at each. int `[B]`.
+        t: Step within it of `obs`. int `[B]`.
         n_steps: Steps from `obs` to `new_obs`, or None where all are 1. int `[B]`.
         ended: Whether the trajectory ended with the row, or None if unknown. bool `[B]`.
     """
@@ -52,7 +52,7 @@ class StepKeys(NamedTuple):
         n_steps = batch.get(N_STEPS)
         if n_steps is not None and not np.count_nonzero(n_steps - 1):
             n_steps = None
-        return cls(trajectory, batch[T], n_steps, ended)
+        return cls(trajectory, batch.get(TURN, batch[T]), n_steps, ended)
 
     def rows(self, rows: slice) -> StepKeys:
         """Returns the keys of some of the rows."""
@@ -189,7 +189,7 @@ class ObservationStore(ObservationsState):
         for place in (0, *(layout.ends[:-1] + 1).tolist()):
             trajectory = int(keys.trajectory[place])
             tail = self._tails.get(trajectory)
-            if tail is None or tail.owner < oldest or tail.t > keys.t[place]:
+            if tail is None or tail.owner < oldest or tail.t != keys.t[place]:
                 continue
             if (self._rows[tail.row] == obs[place]).all():
                 del self._tails[trajectory]

@@ -121,13 +121,14 @@ class PolicyCollector:
 class Agent:
     """One agent in one episode."""
 
-    __slots__ = ("collector", "done", "final", "id", "index", "memory_index", "row", "slot", "total")
+    __slots__ = ("collector", "done", "final", "id", "index", "memory_index", "row", "slot", "total", "turn")
 
     def __init__(
         self, agent_id: Any, index: int, slot: int, collector: PolicyCollector, memory_index: int | None = None
     ) -> None:
         self.id, self.index, self.slot, self.collector = agent_id, index, slot, collector
         self.row = -1  # its open row
+        self.turn = 0
         self.total: float | None = None  # of its raw rewards; None before the first
         self.done = False
         self.final: Any = None  # its last observation, as its policy would take it

@@ -200,7 +200,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Puts an agent back into a slot's episode."""
         collector = self.rows.by_policy[saved["policy"]]
         agent = Agent(agent_id, len(self.rows.agents[index]), index, collector, memory_index=int(saved["memory_index"]))
-        agent.row = int(saved["row"])
+        agent.row, agent.turn = int(saved["row"]), int(saved["turn"])
         agent.done = bool(saved["done"])
         agent.total = None if saved["total"] is None else float(saved["total"])
         self.rows.agents[index][agent_id] = agent
@@ -375,6 +375,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         episode.episode_id = self.slots[index].episode_id + (self._parts[index] % 4096 << 24)
         self.rows.running[episode.episode_id] = episode
         for agent in self.rows.agents[index].values():
+            agent.turn = 0
             self.rows.names[episode.episode_id, agent.index] = agent.id
 
     def _observed(self, index: int, obs: dict[Any, Any]) -> dict[Any, Any]:
@@ -444,14 +445,14 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         collector, index = agent.collector, agent.slot
         episode = self._episodes[index]
         step = 0 if index in self._cut else episode.length  # behind a soft horizon it is counted anew
-        row = collector.store.begin(obs, episode.episode_id, step, agent.index, index)
+        row = collector.store.begin(obs, episode.episode_id, step, agent.index, index, turn=agent.turn)
         if agent.row >= 0:
             collector.store.link(agent.row, row)
             if collector.memory is not None:
                 reward = collector.store.columns["rewards"][agent.row : agent.row + 1]
                 clipped = clip_rewards(reward, self.settings.clip_rewards)
                 collector.memory.rewarded(clipped, np.array([agent.memory_index]))
-        agent.row = row
+        agent.row, agent.turn = row, agent.turn + 1
         collector.waiting.append(agent)
 
     def _end(self, agent: Agent, obs: Any, *, terminated: bool) -> None:

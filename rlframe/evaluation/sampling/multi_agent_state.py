@@ -185,6 +185,7 @@ class ResumableRunner:
                     "policy": agent.collector.policy_id,
                     "memory_index": agent.memory_index,
                     "row": agent.row,
+                    "turn": agent.turn,
                     "total": agent.total,
                     "done": agent.done,
                     "hanging": getattr(episode._views.get(agent.id), "hanging", None),

@@ -20,6 +20,7 @@ from rlframe.data.columns import (
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
+    TURN,
     T,
 )
 from rlframe.data.sample_batch import SampleBatch
@@ -33,6 +34,7 @@ _NUMBERS: dict[str, Any] = {
     TRUNCATEDS: np.bool_,
     EPS_ID: np.int64,
     T: np.int64,
+    TURN: np.int64,
     AGENT_INDEX: np.int64,
     ENV_ID: np.int64,
 }
@@ -74,14 +76,14 @@ class TrajectoryStore:
 
     # --- while sampling -------------------------------------------------------------------------------------------
 
-    def begin(self, obs: Any, episode_id: int, step: int, agent_index: int, env_id: int) -> int:
+    def begin(self, obs: Any, episode_id: int, step: int, agent_index: int, env_id: int, *, turn: int) -> int:
         """Begins a row with an observation to act on, at a step of the environment; returns its number."""
         row = self.count
         if row == len(self.closed):
             self._grow()
         columns = self.columns
         columns[OBS][row] = obs
-        columns[EPS_ID][row], columns[T][row] = episode_id, step
+        columns[EPS_ID][row], columns[T][row], columns[TURN][row] = episode_id, step, turn
         columns[AGENT_INDEX][row], columns[ENV_ID][row] = agent_index, env_id
         if INFOS in columns:
             columns[INFOS][row] = {}

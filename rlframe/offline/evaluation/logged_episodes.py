@@ -24,6 +24,7 @@ from rlframe.data.columns import (
     SEQ_LENS,
     TERMINATEDS,
     TRUNCATEDS,
+    TURN,
     T,
 )
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
@@ -163,7 +164,9 @@ def _checked(batch: SampleBatch | MultiAgentBatch) -> SampleBatch:
     if N_STEPS in batch and (np.asarray(batch[N_STEPS]) > 1).any():
         raise DataError("input: got rows with sums of several rewards, wanted single steps; write data with n_step=1")
     read = (OBS, ACTIONS, REWARDS, DONES, TERMINATEDS, TRUNCATEDS, ACTION_PROB, ACTION_LOGP, T, *_IDENTITY)
-    return SampleBatch({name: batch[name] for name in read if name in batch})
+    # Of an agent of several its own steps: only these tell where one is missing.
+    own = {T: batch[TURN]} if TURN in batch else {}
+    return SampleBatch({name: batch[name] for name in read if name in batch} | own)
 
 
 def _joined(pieces: Iterable[SampleBatch]) -> tuple[list[SampleBatch], int]:

@@ -52,6 +52,24 @@ def test_nobody_need_be_there_when_an_episode_begins(mode):
     assert [metrics.episode_length for metrics in worker.get_metrics()] == [3]
 
 
+@pytest.mark.parametrize("apart", [1, 2])
+def test_agents_that_take_turns_have_trajectories(apart):
+    names = ("a", "b")[:apart]
+    steps = [{names[0]: 0.1}]
+    for number in range(1, 8):
+        over = OVER if number == 7 else ON
+        steps.append(({names[number % apart]: 0.1}, dict.fromkeys(names, 1.0), over, ON, {}))
+    config = {"gamma": 1.0, "rollout_fragment_length": 7, "batch_mode": "complete_episodes"}
+    batch, _ = sample(steps, cls=DQNTrainer, n_step=3, **config)
+    found = batch.policy_batches["default_policy"] if isinstance(batch, MultiAgentBatch) else batch
+    turns = rows(found, "n_steps", "turn")[0]
+    assert turns == ([(3, 0), (3, 1), (2, 2), (1, 3)] if apart == 2 else [(3, t) for t in range(5)] + [(2, 5), (1, 6)])
+    batch, _ = sample(steps, cls=PPOTrainer, **{**config, "lambda": 1.0, "sgd_minibatch_size": 4})
+    found = batch.policy_batches["default_policy"] if isinstance(batch, MultiAgentBatch) else batch
+    returns = [target for (target,) in rows(found, "value_targets")[0]]
+    np.testing.assert_allclose(returns, [7.0, 5.0, 3.0, 1.0] if apart == 2 else [7, 6, 5, 4, 3, 2, 1], atol=1e-5)
+
+
 def test_only_agents_with_an_observation_act():
     _, worker = sample(TURNS)
     assert [set(actions) for actions in worker.env.seen] == [{"a"}, {"b"}, {"a"}, {"b"}]
