@@ -93,7 +93,7 @@ def n_step(batch: SampleBatch, n: int, gamma: float) -> SampleBatch:
     and `n_steps` are written.
 
     Args:
-        batch: Any number of trajectories one after the other; a row that is done, a jump of `turn` or `t`, or a change of
+        batch: Any number of trajectories one after the other; a done row, a jump of `turn` or `t`, or a change of
             `eps_id` or `agent_index` ends one. In batches without `terminateds`, `dones` count as terminal.
         n: Rewards to sum, in environment steps; at least 1.
         gamma: Discount per step, in [0, 1].

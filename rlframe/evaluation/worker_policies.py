@@ -20,6 +20,7 @@ from rlframe.exploration.adopting import adopt
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import without_preprocessing
 from rlframe.policy.numpy_policy import NumpyPolicy
+from rlframe.policy.users_code import completed
 from rlframe.policy.waiting_policies import become, rebuilder
 from rlframe.utils.filter import get_filter
 from rlframe.utils.seeding import derive_seed
@@ -167,9 +168,10 @@ class WorkerPolicies(RLlibWorkerNames):
         import ray
 
         spec, was = self.policy_specs[policy_id], vars(policy)
-        weights, streams, config = policy.weights, _streams(policy), policy.config
+        weights, streams, config = policy.weights, _streams(policy), dict(policy.config)
         policy_class = ray.get(framework_class)
-        arguments = (self.preprocessors[policy_id].observation_space, spec.action_space, config)
+        observation_space = self.preprocessors[policy_id].observation_space
+        arguments = (observation_space, spec.action_space, completed(policy_class, config))
         rebuild = rebuilder(policy_class, arguments, partial(self._attach_to_worker, policy_id))
         assert rebuild is not None  # only classes are sent
         become(policy, policy_class, {})
@@ -180,8 +182,8 @@ class WorkerPolicies(RLlibWorkerNames):
         except BaseException:
             become(policy, NumpyPolicy, was)
             raise
-        for name in was.keys() - vars(policy).keys() - {"recipe", "weights", "load_framework"}:
-            setattr(policy, name, was[name])
+        own = was.keys() - vars(policy).keys() - {"recipe", "weights", "load_framework"}
+        vars(policy).update({name: was[name] for name in own})
         if type(policy.exploration) is not type(was["exploration"]):  # a program's own, put in the other's place
             policy.exploration = was["exploration"]
         policy.on_global_var_update(self.global_vars)

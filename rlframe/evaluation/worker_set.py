@@ -628,7 +628,7 @@ def _stored(policy_class: Any) -> Any:
 
     try:
         return ray.put(policy_class) if isinstance(policy_class, type) else None
-    except TypeError:  # it cannot be sent, which is told to who asks for it: sampling goes without
+    except Exception:  # of whatever it has: that it cannot be sent is told to who asks for it, sampling goes without
         return None
 
 

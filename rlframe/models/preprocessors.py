@@ -201,7 +201,8 @@ class OneHotPreprocessor(Preprocessor):
         """Returns numbers as integers; whole ones may be floats, as in Discrete spaces."""
         if values.dtype.kind != "f":
             return values
-        whole = values.astype(np.int64)
+        with np.errstate(invalid="ignore"):  # of what is no number: it differs from what is made of it
+            whole = values.astype(np.int64)
         if (whole != values).any():
             self._refuse(observation)
         return whole
@@ -214,7 +215,7 @@ class OneHotPreprocessor(Preprocessor):
     def write_batch(self, observations: Any, array: Array, offset: int) -> None:
         """Writes B one-hot vectors to `array[:, offset:offset + size]`."""
         values = np.reshape(observations, (len(array), self._sizes.size))
-        values = self._whole(values, values)
+        values = np.stack([self._whole(row, row) for row in values]) if values.dtype.kind == "f" else values
         relative = values - self._start
         bad = ((relative < 0) | (relative >= self._sizes)).any(axis=1)
         if bad.any():

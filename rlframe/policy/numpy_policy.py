@@ -151,6 +151,10 @@ class NumpyPolicy(Policy):
         rng = self._action_rng if self.recipe.noisy else None
         return NumpyInference(self, self.recipe.build_actor(self.recipe.spec, self.weights, rng))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a copy has: all but the way to the worker that this one belongs to."""
+        return {name: value for name, value in vars(self).items() if name != "load_framework"}
+
     def __getattr__(self, name: str) -> Any:
         # Sampling looks for what a policy may have, too, and goes without; a program's code means what it reads.
         asks = _who_reads(sys._getframe(1))

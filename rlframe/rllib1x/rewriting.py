@@ -93,6 +93,7 @@ class _Uses(cst.CSTVisitor):
         self.gone_of_ray.subtract(_dotted(alias.name) or "" for alias in node.names)
         for alias in node.names:
             self.rllib |= _is_below(alias.evaluated_name, _NEW)  # the paths may have been replaced by hand
+            self.ray |= _is_below(alias.evaluated_name, "ray.tune")
             if alias.evaluated_name in gone_names.MODULES:
                 self.modules[alias.evaluated_alias or alias.evaluated_name] = alias.evaluated_name
 

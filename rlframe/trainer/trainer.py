@@ -266,8 +266,8 @@ class Trainer(
         self._init(self.config, self.env_creator)
         if not hasattr(self, "policy_class"):  # it is the program's own, which need not know of these
             self.policy_class = vars(self).get("_policy_class") or getattr(type(self), "_policy_class", None)
-            if self.policy_class is not None:
-                self._make_evaluation_workers()
+        if self.evaluation_workers is None and self.policy_class is not None:
+            self._make_evaluation_workers()
 
     def _init(self, config: dict[str, Any], env_creator: Any) -> None:
         """Builds policies, workers and plan; a subclass may build more, or in their place what its `step` needs.

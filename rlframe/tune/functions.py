@@ -35,6 +35,12 @@ _DEFAULT_METRIC = "_metric"
 _waiting: list[tempfile.TemporaryDirectory[str]] = []
 
 
+def is_function(trainable: Any) -> bool:
+    """Returns whether a trainable is a function, a method or a partial of one."""
+    function = trainable.func if isinstance(trainable, functools.partial) else trainable
+    return inspect.isfunction(function) or inspect.ismethod(function)
+
+
 def as_trainable(trainable: Any, resources: Any = None) -> Any:
     """Returns a function of Ray 1.x, a method or a partial of one, as today's Ray takes it; anything else as it is.
 
@@ -43,9 +49,9 @@ def as_trainable(trainable: Any, resources: Any = None) -> Any:
         resources: What the program itself reserves for a trial, or a function of the config that says so; None reserves
             for the trainer that a function makes.
     """
-    function = trainable.func if isinstance(trainable, functools.partial) else trainable
-    if not inspect.isfunction(function) and not inspect.ismethod(function):
+    if not is_function(trainable):
         return trainable
+    function = trainable.func if isinstance(trainable, functools.partial) else trainable
     wanted = list(inspect.signature(trainable).parameters.values())[1:]
     names = [parameter.name for parameter in wanted if parameter.default is inspect.Parameter.empty]
     names += [parameter.name for parameter in wanted if parameter.name == "checkpoint_dir"]
@@ -160,7 +166,10 @@ def checkpoint_dir(step: int) -> Iterator[str]:
         step: Accepted for old programs; checkpoints are numbered by Ray.
     """
     del step
-    folder = tempfile.TemporaryDirectory(prefix="checkpoint_")
+    # What a killed process leaves of it goes with Ray's session.
+    storage = _of_trial("get_storage")
+    session = None if storage is None else storage.trial_working_directory
+    folder = tempfile.TemporaryDirectory(prefix="checkpoint_", dir=session if os.path.isdir(session or "") else None)
     yield folder.name
     _forget_waiting()
     _waiting.append(folder)

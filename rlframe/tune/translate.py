@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -28,7 +27,7 @@ from ray.tune.execution.placement_groups import resource_dict_to_pg_factory
 from ray.tune.search.variant_generator import _UnresolvedAccessGuard
 
 from rlframe.trainer.checkpoint_paths import noted_directory
-from rlframe.tune.functions import as_trainable
+from rlframe.tune.functions import as_trainable, is_function
 from rlframe.tune.logger import logger_callbacks
 from rlframe.tune.specs import with_specs
 from rlframe.utils.deprecation import deprecation_warning
@@ -125,7 +124,7 @@ def reserving(trainable: Any, arguments: dict[str, Any]) -> Any:
     """
     resources = arguments.get("resources_per_trial")
     if isinstance(resources, PerTrial):
-        if not inspect.isfunction(trainable):
+        if not is_function(trainable):
             raise ConfigError(
                 f"resources_per_trial: got functions, for {trainable!r}, which reserves what its config needs; leave "
                 "resources_per_trial out, or give numbers"

@@ -86,6 +86,10 @@ def test_actors_of_policies_with_several_networks_act_in_numpy_on_remote_workers
     assert kinds[1] == "NumpyPolicy"
     for key, array in local.get_weights()["default_policy"].items():
         np.testing.assert_allclose(array, remote.get_weights()["default_policy"][key], atol=1e-5, err_msg=key)
+    policy = remote.workers.local_worker().get_policy()
+    batch = policy.complete_columns(ray.get(remote.workers.remote_workers()[0].sample.remote()))
+    here, there = remote.workers.foreach_worker(lambda worker: worker.compute_gradients(batch.copy())[0])
+    assert len(here) == len(there) > 0
     remote.stop()
 
 
@@ -144,6 +148,8 @@ def test_what_a_program_set_on_a_policy_stays_when_the_framework_is_loaded(train
 def test_sampling_by_a_function_loads_no_framework(trainers):
     trainer = trainers()
     counts = trainer.workers.foreach_worker(lambda worker: worker.worker_index and worker.sample().count)
+    sent = ray.get(trainer.workers.remote_workers()[0].get_policy.remote())
+    assert [type(sent).__name__, type(copy.deepcopy(sent)).__name__] == ["NumpyPolicy"] * 2
     assert counts == [0, trainer.config["rollout_fragment_length"]]
     assert kinds_of(trainer) == ["DQN", "NumpyPolicy"]
 
