@@ -27,7 +27,7 @@ from rlframe.utils.filter import Filter
 from rlframe.utils.seeding import derive_seed
 
 #: Columns that are the same whoever acted: those of rows that a player takes from others.
-_COMMON = ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "eps_id", "agent_index", "t")
+_COMMON = ("obs", "new_obs", "actions", "rewards", "terminateds", "truncateds", "eps_id", "agent_index", "t", "turn")
 
 
 @dataclass(frozen=True)

@@ -119,7 +119,7 @@ def test_exploration_is_per_seat_for_on_policy_players():
     runner.sample()
     columns = player.feed.get_state()["columns"]
     for seat in (0, 1):
-        first_move = (columns["agent_index"] == seat) & (columns["t"] == 0)
+        first_move = (columns["agent_index"] == seat) & (columns["turn"] == 0)
         chosen[seat] = set(columns["actions"][first_move].tolist())
     assert len(chosen[0]) > 1
     assert len(chosen[1]) == 1
