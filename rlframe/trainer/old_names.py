@@ -7,6 +7,7 @@ given that path. Today's Ray knows the directory alone, so the path is noted in 
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import ray.tune
 
 from rlframe.trainer.checkpoint_paths import NOTE, noted_directory, path_of, read_note
+from rlframe.trainer.saving import trial_directory
 
 _PRESENT_NAMES = {
     "_setup": "setup",
@@ -26,6 +28,19 @@ _PRESENT_NAMES = {
 _COUNTERS = ("_iteration", "_time_total", "_timesteps_total", "_episodes_total")
 
 
+class _TunesLogger:
+    """What makes a trial's logger in Ray 1.x: Tune writes the results, so that it knows the directory alone."""
+
+    def __init__(self, config: dict[str, Any], logdir: str) -> None:
+        self.config = config
+        self.logdir = logdir
+
+    def _pass(self, *args: Any) -> None:
+        """Writes nothing."""
+
+    on_result = update_config = flush = close = _pass
+
+
 class _Kept(dict[str, Any]):
     """What a program's own `save_checkpoint` returned, which Ray pickles, with the trainable's counters."""
 
@@ -35,8 +50,11 @@ class _Kept(dict[str, Any]):
 def give_present_names(cls: type[Any]) -> None:
     """Gives a class whose methods have their old names the present ones as well, but for those that it has.
 
-    Methods that save and restore under their present names may return and take paths of files, too.
+    Methods that save and restore under their present names may return and take paths of files, too, and constructors
+    have Ray 1.x's arguments.
     """
+    if (constructor := _constructor_of_ray1(cls)) is not None:
+        cls.__init__ = constructor
     for old, new in _PRESENT_NAMES.items():
         adapted = {"_save": _saving, "_restore": _restoring}.get(old)
         method = cls.__dict__.get(new if new in cls.__dict__ and adapted else old)
@@ -46,6 +64,31 @@ def give_present_names(cls: type[Any]) -> None:
         owner = next(base for base in cls.__mro__ if name in base.__dict__)
         if _is_mixin(owner):
             setattr(cls, name, adapted(owner.__dict__[name]))
+
+
+def _constructor_of_ray1(cls: type[Any]) -> Any:
+    """Returns a class's constructor as Tune calls it, where that is its own; None if it needs nothing.
+
+    Tune hands a trial's storage to the constructor, in Ray 1.x it was a logger's maker. What a program's own does not
+    take, or not hand on, waits in the object for the constructor at the bottom.
+    """
+    owner = next(base for base in cls.__mro__ if "__init__" in base.__dict__)
+    construct = owner.__dict__["__init__"]
+    parameters = inspect.signature(construct).parameters if inspect.isfunction(construct) else {}
+    if not (owner is cls or _is_mixin(owner)) or not parameters or "storage" in parameters:
+        return None
+
+    def __init__(self: Any, *args: Any, storage: Any = None, **kwargs: Any) -> None:  # noqa: N807  # is one
+        if storage is not None:
+            self._storage_of_trial = storage
+        of_trial = self.__dict__.get("_storage_of_trial")
+        if of_trial and "logger_creator" in parameters and len(args) < list(parameters).index("logger_creator"):
+            kwargs.setdefault("logger_creator", functools.partial(_TunesLogger, logdir=trial_directory(of_trial)))
+        construct(self, *args, **kwargs)
+
+    functools.update_wrapper(__init__, construct)
+    del vars(__init__)["__wrapped__"]  # Ray reads the signature
+    return __init__
 
 
 def _is_mixin(base: type[Any]) -> bool:

@@ -47,9 +47,9 @@ class TrainableOfRay1(Trainable):
     `experiment_id`.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, config: Any = None, storage: Any = None) -> None:
         self.experiment_id = uuid.uuid4().hex
-        super().__init__(*args, **kwargs)
+        super().__init__(config, storage or self.__dict__.pop("_storage_of_trial", None))
 
     def get_auto_filled_metrics(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Returns what each result has, whatever `step` returns."""

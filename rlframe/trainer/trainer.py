@@ -74,7 +74,7 @@ _LOGGER = logging.getLogger("rlframe")
 silence_tune()
 
 COMMON_CONFIG: dict[str, Any] = CommonConfig.defaults()
-_OLD_METHODS = {"_setup", "_save", "_restore", "_log_result", "_stop", "save_checkpoint", "load_checkpoint"}
+_OLD_METHODS = {"__init__", "_setup", "_save", "_restore", "_log_result", "_stop", "save_checkpoint", "load_checkpoint"}
 
 
 class _DefaultConfig:
@@ -199,7 +199,7 @@ class Trainer(
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Takes a subclass's methods and defaults by their old names, such as `_save` and `_default_config = {…}`."""
         super().__init_subclass__(**kwargs)
-        own = (base for base in cls.__mro__ if base is cls or not issubclass(base, Trainable))  # mixins, too
+        own = (base for base in cls.__mro__[:-1] if base is cls or not issubclass(base, Trainable))  # mixins, too
         if any(not _OLD_METHODS.isdisjoint(base.__dict__) for base in own):
             from rlframe.trainer.old_names import give_present_names
 

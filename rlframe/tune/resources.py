@@ -6,28 +6,49 @@ import dataclasses
 import json
 from typing import Any
 
+from ray.tune.execution.placement_groups import PlacementGroupFactory
+
 from rlframe.utils.errors import ConfigError
 
 
-@dataclasses.dataclass(frozen=True)
-class Resources:
-    """What a trial reserves.
+@dataclasses.dataclass(eq=False)
+class Resources(PlacementGroupFactory):
+    """What a trial reserves, as Ray 1.x said it: for today's Tune a bundle for the trial, and those of its workers.
 
     Attributes:
         cpu: CPUs of the trial's own process.
         gpu: GPUs of it.
         memory: Bytes of it.
-        extra_cpu: CPUs of the workers that it starts.
+        object_store_memory: Read by programs alone; Ray has one store for all.
+        extra_cpu: CPUs of the workers that it starts, of which each gets one where that goes.
         extra_gpu: GPUs of them.
+        extra_memory: Bytes of them.
+        extra_object_store_memory: See `object_store_memory`.
         custom_resources: Further resources of its own process, by name.
+        extra_custom_resources: Those of the workers.
     """
 
     cpu: float = 1
     gpu: float = 0
     memory: float = 0
+    object_store_memory: float = 0
     extra_cpu: float = 0
     extra_gpu: float = 0
+    extra_memory: float = 0
+    extra_object_store_memory: float = 0
     custom_resources: dict[str, float] = dataclasses.field(default_factory=dict)
+    extra_custom_resources: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Says it in bundles."""
+        self.custom_resources = dict(self.custom_resources or {})
+        self.extra_custom_resources = dict(self.extra_custom_resources or {})
+        own = {"CPU": self.cpu, "GPU": self.gpu, "memory": self.memory, **self.custom_resources}
+        extra = {"CPU": self.extra_cpu, "GPU": self.extra_gpu, "memory": self.extra_memory}
+        extra = {name: amount for name, amount in {**extra, **self.extra_custom_resources}.items() if amount}
+        workers = max(1, int(self.extra_cpu or 0)) if extra else 0
+        bundle = {name: amount / workers for name, amount in extra.items()}
+        super().__init__([{name: amount or 0 for name, amount in own.items()}, *[bundle] * workers])
 
 
 def json_to_resources(data: Any) -> Resources | None:
@@ -52,6 +73,6 @@ def resources_to_json(resources: Resources | None) -> dict[str, float] | None:
     """Returns what `tune.run(resources_per_trial=...)` takes; None of None."""
     if resources is None:
         return None
-    given = {**dataclasses.asdict(resources), **resources.custom_resources}
-    del given["custom_resources"]
+    given = dataclasses.asdict(resources)
+    given.update(given.pop("custom_resources"))
     return {name: amount for name, amount in given.items() if amount or name in {"cpu", "gpu"}}

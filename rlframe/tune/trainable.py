@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from rlframe.trainer import checkpoint_paths
@@ -14,7 +15,28 @@ class Trainable(TrainableOfRay1):
     """Base of trainables of one's own: `ray.tune.Trainable`, whose checkpoints have paths, as in Ray 1.x.
 
     Subclasses may use the method names of Ray 0.8.
+
+    Args:
+        config: Of the trial.
+        logger_creator: `fn(config) -> logger` with `on_result(result)` and `logdir`; outside of Tune it is used.
+        remote_checkpoint_dir: Accepted for old programs; Tune's storage decides today.
+        sync_function_tpl: Accepted for old programs; Tune's storage decides today.
+        storage: Given by Tune.
     """
+
+    _result_logger: Any = None
+
+    def __init__(
+        self,
+        config: dict[str, Any] | None = None,
+        logger_creator: Callable[[dict[str, Any]], Any] | None = None,
+        remote_checkpoint_dir: str | None = None,
+        sync_function_tpl: Any = None,
+        storage: Any = None,
+    ) -> None:
+        del remote_checkpoint_dir, sync_function_tpl
+        self._logger_creator = logger_creator
+        super().__init__(config, storage)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Gives methods that have their old names the present ones as well."""
@@ -36,6 +58,18 @@ class Trainable(TrainableOfRay1):
         directory = checkpoint_paths.directory_for(checkpoint_dir or self.logdir, self.iteration)
         super().save(directory)
         return checkpoint_paths.path_of(directory)
+
+    def log_result(self, result: dict[str, Any]) -> None:
+        """Hands a result to the logger that `logger_creator` made; Tune logs itself."""
+        if self._result_logger is not None:
+            self._result_logger.on_result(result)
+
+    def _setup_logdir(self) -> None:
+        if self._storage or self._logger_creator is None:
+            super()._setup_logdir()
+            return
+        self._result_logger = self._logger_creator(self.config)
+        self._logdir = self._result_logger.logdir
 
     def restore(self, checkpoint_path: Any) -> None:
         """Goes on from a checkpoint: the path that `save` returned, the checkpoint's directory, or Tune's object."""

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -29,6 +30,7 @@ from ray.tune.search.variant_generator import _UnresolvedAccessGuard
 from rlframe.trainer.checkpoint_paths import noted_directory
 from rlframe.tune.functions import as_trainable, is_function
 from rlframe.tune.logger import logger_callbacks
+from rlframe.tune.resources import Resources
 from rlframe.tune.specs import with_specs
 from rlframe.utils.deprecation import deprecation_warning
 from rlframe.utils.errors import ConfigError
@@ -199,15 +201,13 @@ def _reserved(resources: Any) -> dict[str, Any]:
         return {}
     if isinstance(resources, Mapping) and any(map(callable, resources.values())):
         return {"resources_per_trial": PerTrial(resources)}
-    if not isinstance(resources, Mapping) or not {"extra_cpu", "extra_gpu"} & resources.keys():
+    if not isinstance(resources, Mapping) or not any(name.startswith("extra_") for name in resources):
         return {"resources_per_trial": resources}
-    given = {key.upper().replace("EXTRA_", "extra "): float(amount or 0) for key, amount in resources.items()}
-    workers = int(given.get("extra CPU", 0)) or 1
-    driver = {key: amount for key, amount in given.items() if amount and not key.startswith("extra ")}
-    worker = {"CPU": given.get("extra CPU", 0) / workers, "GPU": given.get("extra GPU", 0) / workers}
-    worker = {key: amount for key, amount in worker.items() if amount}
-    bundles = [driver, *[worker] * workers] if worker else [driver]
-    return {"resources_per_trial": ray.tune.PlacementGroupFactory(bundles)}
+    named = {field.name for field in dataclasses.fields(Resources)}
+    given = {name: amount for name, amount in resources.items() if name in named}
+    custom = {name: amount for name, amount in resources.items() if name not in named}
+    given["custom_resources"] = {**(given.get("custom_resources") or {}), **custom}
+    return {"resources_per_trial": Resources(**{"cpu": 0, **given})}
 
 
 class PerTrial:

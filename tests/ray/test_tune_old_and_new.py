@@ -127,6 +127,29 @@ def test_asha_ends_trials_early(ray_runtime, tmp_path):
     assert max(result.metrics["training_iteration"] for result in results) == 4
 
 
+def test_constructors_of_trainers_have_the_arguments_of_rllib(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    class Named:  # a mixin, as in copies of RLlib's template
+        def __init__(self, config=None, env=None, logger_creator=None):
+            self.made_in = logger_creator(config).logdir
+            super().__init__(config, env, logger_creator)
+
+    class Mine(Named, PGTrainer):
+        def step(self):
+            return {**super().step(), "logdir": self.logdir, "made_in": self.made_in}
+
+    class Deeper(Mine):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+
+    config = {"env": "CartPole-v1", "train_batch_size": 20, "log_sys_usage": False}
+    stop = {"training_iteration": 1}
+    (trial,) = tune.run(Deeper, config=config, stop=stop, local_dir=str(tmp_path), verbose=0).trials
+    assert Path(trial.last_result["logdir"]).is_relative_to(tmp_path)
+    assert trial.last_result["logdir"] == trial.last_result["made_in"]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Consider boosting PBT")  # a trainer is built anew for another config
 def test_population_based_training_copies_and_perturbs(ray_runtime, tmp_path):
@@ -197,6 +220,9 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
     from rlframe import tune
 
     class Counting(tune.Trainable):
+        def __init__(self, config, logger_creator):  # Ray 1.x handed these, and no storage
+            super().__init__(config, logger_creator)
+
         def setup(self, config):
             self.count = 0
 

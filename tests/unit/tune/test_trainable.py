@@ -1,8 +1,14 @@
 """Trainables with the method names of Ray 0.8, and what Ray 1.x expected of them."""
 
+import json
+import pickle
 from pathlib import Path
 
+from ray.tune import PlacementGroupFactory
+
 from rlframe.tune import Trainable
+from rlframe.tune.logger import JsonLogger
+from rlframe.tune.resources import Resources
 
 
 class Counter(Trainable):
@@ -36,10 +42,37 @@ def test_methods_may_have_the_names_of_ray_08(tmp_path):
     assert second.count == -1
 
 
+def test_what_a_trainable_requests_in_the_way_of_ray_1_is_what_todays_tune_reserves():
+    class Workers(Counter):
+        @classmethod
+        def default_resource_request(cls, config):
+            return Resources(
+                cpu=2, gpu=0, memory=7, extra_cpu=config["workers"], extra_memory=6, extra_custom_resources={"arm": 3}
+            )
+
+    requested = Workers.default_resource_request({"workers": 3})
+    assert isinstance(requested, PlacementGroupFactory)
+    assert requested.bundles == [{"CPU": 2.0, "memory": 7.0}, *[{"CPU": 1.0, "memory": 2.0, "arm": 1.0}] * 3]
+    driverless = Resources(cpu=0, gpu=0, object_store_memory=9, extra_cpu=1)  # one store for all: nothing to reserve
+    assert (driverless.bundles, driverless.head_bundle_is_empty) == ([{"CPU": 1.0}], True)
+    assert requested == pickle.loads(pickle.dumps(requested)) != driverless
+
+
 def test_resources_are_asked_for_by_the_path_of_ray_1():
     from rlframe.tune.utils.placement_groups import PlacementGroupFactory
 
     assert PlacementGroupFactory([{"CPU": 1}, {"CPU": 2}]).required_resources == {"CPU": 3}
+
+
+def test_outside_of_tune_a_trainable_logs_by_what_logger_creator_makes(tmp_path):
+    class Mine(Counter):
+        def __init__(self, config=None, logger_creator=None):
+            super().__init__(config, logger_creator)
+
+    trainable = Mine({"start": 1}, lambda config: JsonLogger(config, str(tmp_path / "mine")))
+    assert trainable.logdir == str(tmp_path / "mine")
+    trainable.train()
+    assert json.loads((tmp_path / "mine" / "result.json").read_text())["count"] == 2
 
 
 class Filed(Trainable):

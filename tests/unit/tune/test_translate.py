@@ -250,6 +250,8 @@ def test_loggers_of_tunes_files_write_them_outside_of_tune_alone(tmp_path: Path)
         ({"cpu": 1, "extra_cpu": 2}, [{"CPU": 1.0}, {"CPU": 1.0}, {"CPU": 1.0}]),
         ({"cpu": 1, "gpu": 0, "extra_cpu": 2, "extra_gpu": 1}, [{"CPU": 1.0}, *[{"CPU": 1.0, "GPU": 0.5}] * 2]),
         ({"cpu": 1, "extra_cpu": 0}, [{"CPU": 1.0}]),
+        ({"extra_cpu": 1, "custom_resources": {"arm": 2}, "lidar": 1}, [{"arm": 2.0, "lidar": 1.0}, {"CPU": 1.0}]),
+        ({"cpu": 1, "extra_memory": 8}, [{"CPU": 1.0}, {"memory": 8.0}]),
     ],
 )
 def test_extra_resources_are_bundles_for_what_a_trial_starts(given: dict[str, float], bundles: list[object]) -> None:
