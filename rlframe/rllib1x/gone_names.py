@@ -12,6 +12,9 @@ _OF_NUMPY = {
     "long": "int", "unicode": "str",
     "product": "np.prod", "cumproduct": "np.cumprod", "alltrue": "np.all", "sometrue": "np.any", "round_": "np.round",
     "float_": "np.float64", "complex_": "np.complex128", "unicode_": "np.str_", "string_": "np.bytes_",
+    "bool8": "np.bool_", "int0": "np.intp", "uint0": "np.uintp", "object0": "object", "str0": "np.str_",
+    "bytes0": "np.bytes_", "cfloat": "np.complex128", "singlecomplex": "np.complex64", "longfloat": "np.longdouble",
+    "longcomplex": "np.clongdouble", "mat": "np.asmatrix", "trapz": "np.trapezoid",
     "Inf": "np.inf", "Infinity": "np.inf", "infty": "np.inf", "PINF": "np.inf", "NaN": "np.nan", "NAN": "np.nan",
 }  # fmt: skip
 """NumPy's names that went in 1.24 and 2.0: what has the same meaning, an attribute of NumPy or a name of Python's."""
@@ -24,6 +27,11 @@ _TOLD = {
     "fractions.gcd": "is gone since Python 3.9; write math.gcd",
     "numpy.asscalar": "is gone from NumPy; write array.item()",
     "numpy.NINF": "is gone from NumPy; write -np.inf",
+    "numpy.asfarray": "is gone from NumPy; write np.asarray(array, dtype=float)",
+    "numpy.cast": "is gone from NumPy; write np.asarray(array, dtype=dtype)",
+    "numpy.find_common_type": "is gone from NumPy; write np.result_type",
+    "numpy.in1d": "is gone from NumPy; write np.isin, which keeps the shape of its first argument",
+    "numpy.math": "is gone from NumPy; write math, and import it",
     "numpy.msort": "is gone from NumPy; write np.sort(array, axis=0)",
 }
 """What no other name can just take the place of."""
@@ -46,6 +54,26 @@ def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpr
             module, _, new = _OF_NUMPY[name].rpartition(".")
             return node.with_changes(attr=cst.Name(new)) if module else cst.Name(new, lpar=node.lpar, rpar=node.rpar)
     return None
+
+
+def may_copy(call: cst.Call, modules: Mapping[str, str]) -> cst.Call:
+    """Returns `np.array(x, copy=None)` for `np.array(x, copy=False)`, which today's NumPy refuses where it must copy.
+
+    None copies where it must, in all versions.
+    """
+    called = call.func
+    if not (isinstance(called, cst.Attribute) and called.attr.value == "array" and isinstance(called.value, cst.Name)):
+        return call
+    if modules.get(called.value.value) != "numpy":
+        return call
+    return call.with_changes(args=[each.with_changes(value=_or_none(each)) for each in call.args])
+
+
+def _or_none(argument: cst.Arg) -> cst.BaseExpression:
+    match argument:
+        case cst.Arg(keyword=cst.Name("copy"), value=cst.Name("False")):
+            return cst.Name("None")
+    return argument.value
 
 
 def sentence_on(node: cst.Attribute, modules: Mapping[str, str]) -> str | None:

@@ -148,6 +148,10 @@ class _GoneNames(cst.CSTTransformer):
             self._note(original_node, sentence)
         return gone_names.replacement(updated_node, self._modules) or updated_node
 
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
+        del original_node
+        return gone_names.may_copy(updated_node, self._modules)
+
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         for sentence in gone_names.sentences_on_import(_dotted(node.module) or "", _names_of(node)):
             self._note(node, sentence)
@@ -278,7 +282,9 @@ class _Rewriter(_GoneNames):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
         self._configs.pop()
-        return _init_of_today(updated_node) if _dotted(original_node.func) == "ray.init" else updated_node
+        if _dotted(original_node.func) == "ray.init":
+            return _init_of_today(updated_node)
+        return super().leave_Call(original_node, updated_node)
 
     def visit_Dict(self, node: cst.Dict) -> None:
         """Notes whether it is a config, or a section of the config around it."""

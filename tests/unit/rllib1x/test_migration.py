@@ -319,6 +319,29 @@ np.float32, self.np.product, mine.product
     assert migrate_program(migration.after).after == migration.after
 
 
+def test_numpys_array_may_copy_where_it_must():
+    program = """import ray.rllib
+import numpy as np
+a = np.array(rows, np.bool8, copy=False), np.array(frame, copy = False, dtype=np.mat)
+b = np.array(frame, copy=True), frame.astype(float, copy=False), mine.array(frame, copy=False)
+c = np.math.pi * np.in1d(x, y)
+"""
+    migration = migrate_program(program)
+    assert (
+        migration.after
+        == """import rlframe
+import numpy as np
+a = np.array(rows, np.bool_, copy=None), np.array(frame, copy = None, dtype=np.asmatrix)
+b = np.array(frame, copy=True), frame.astype(float, copy=False), mine.array(frame, copy=False)
+c = np.math.pi * np.in1d(x, y)
+"""
+    )
+    assert {note.text.split("; ")[1] for note in migration.notes} == {
+        "write math, and import it",
+        "write np.isin, which keeps the shape of its first argument",
+    }
+
+
 def test_numpy_that_comes_with_a_star_is_numpy():
     program = "from ray.rllib.agents.ddpg.ddpg_torch_policy import *\nsize = np.product(space.shape)\n"
     assert migrate_program(program).after.endswith("size = np.prod(space.shape)\n")
