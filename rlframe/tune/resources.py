@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
+import ray
 from ray.tune.execution.placement_groups import PlacementGroupFactory
 
 from rlframe.utils.errors import ConfigError
@@ -19,8 +21,8 @@ class Resources(PlacementGroupFactory):
         cpu: CPUs of the trial's own process.
         gpu: GPUs of it.
         memory: Bytes of it.
-        object_store_memory: Read by programs alone; Ray has one store for all.
-        extra_cpu: CPUs of the workers that it starts, of which each gets one where that goes.
+        object_store_memory: Bytes of Ray's store for it.
+        extra_cpu: CPUs of the workers that it starts.
         extra_gpu: GPUs of them.
         extra_memory: Bytes of them.
         extra_object_store_memory: See `object_store_memory`.
@@ -43,12 +45,30 @@ class Resources(PlacementGroupFactory):
         """Says it in bundles."""
         self.custom_resources = dict(self.custom_resources or {})
         self.extra_custom_resources = dict(self.extra_custom_resources or {})
-        own = {"CPU": self.cpu, "GPU": self.gpu, "memory": self.memory, **self.custom_resources}
-        extra = {"CPU": self.extra_cpu, "GPU": self.extra_gpu, "memory": self.extra_memory}
-        extra = {name: amount for name, amount in {**extra, **self.extra_custom_resources}.items() if amount}
-        workers = max(1, int(self.extra_cpu or 0)) if extra else 0
-        bundle = {name: amount / workers for name, amount in extra.items()}
-        super().__init__([{name: amount or 0 for name, amount in own.items()}, *[bundle] * workers])
+        own, extra = ({name: amount or 0 for name, amount in part.items()} for part in self._parts())
+        super().__init__([own, *_bundles_of(extra)])
+
+    def _parts(self) -> Iterator[dict[str, float]]:
+        yield {
+            "CPU": self.cpu, "GPU": self.gpu, "memory": self.memory, "object_store_memory": self.object_store_memory,
+            **self.custom_resources,
+        }  # fmt: skip
+        yield {
+            "CPU": self.extra_cpu, "GPU": self.extra_gpu, "memory": self.extra_memory,
+            "object_store_memory": self.extra_object_store_memory, **self.extra_custom_resources,
+        }  # fmt: skip
+
+
+def _bundles_of(extra: dict[str, float]) -> list[dict[str, float]]:
+    """Returns what a trial's workers get: one bundle that all share, or one for each CPU where no node has that much.
+
+    How large a worker is was not said in Ray 1.x. Today each has to fit into a bundle, and each bundle into a node.
+    """
+    wanted = {name: amount for name, amount in extra.items() if amount}
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]] if ray.is_initialized() else []
+    fits = not nodes or any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
+    count = 1 if fits else max(1, int(wanted.get("CPU", 0)))
+    return [{name: amount / count for name, amount in wanted.items()}] * count if wanted else []
 
 
 def json_to_resources(data: Any) -> Resources | None:

@@ -127,6 +127,17 @@ def test_asha_ends_trials_early(ray_runtime, tmp_path):
     assert max(result.metrics["training_iteration"] for result in results) == 4
 
 
+def test_extra_resources_are_one_bundle_where_a_node_has_them(ray_runtime):
+    import ray
+
+    from rlframe.tune.resources import Resources
+
+    most = int(max(node["Resources"].get("CPU", 0) for node in ray.nodes()))
+    assert Resources(cpu=0, extra_cpu=most).bundles == [{"CPU": most}]
+    spread = Resources(cpu=1, extra_cpu=most + 1, extra_memory=4 * (most + 1))
+    assert spread.bundles == [{"CPU": 1.0}, *[{"CPU": 1.0, "memory": 4.0}] * (most + 1)]
+
+
 def test_constructors_of_trainers_have_the_arguments_of_rllib(ray_runtime, tmp_path):
     from rlframe import tune
 

@@ -52,9 +52,9 @@ def test_what_a_trainable_requests_in_the_way_of_ray_1_is_what_todays_tune_reser
 
     requested = Workers.default_resource_request({"workers": 3})
     assert isinstance(requested, PlacementGroupFactory)
-    assert requested.bundles == [{"CPU": 2.0, "memory": 7.0}, *[{"CPU": 1.0, "memory": 2.0, "arm": 1.0}] * 3]
-    driverless = Resources(cpu=0, gpu=0, object_store_memory=9, extra_cpu=1)  # one store for all: nothing to reserve
-    assert (driverless.bundles, driverless.head_bundle_is_empty) == ([{"CPU": 1.0}], True)
+    assert requested.bundles == [{"CPU": 2.0, "memory": 7.0}, {"CPU": 3.0, "memory": 6.0, "arm": 3.0}]
+    driverless = Resources(cpu=0, gpu=0, extra_cpu=1, extra_object_store_memory=9)
+    assert (driverless.bundles, driverless.head_bundle_is_empty) == ([{"CPU": 1.0, "object_store_memory": 9.0}], True)
     assert requested == pickle.loads(pickle.dumps(requested)) != driverless
 
 
