@@ -20,6 +20,13 @@ def _any_number() -> Any:
     return Box(-np.inf, np.inf, shape=())
 
 
+def _as_programs_know_it(space: Any) -> Any:
+    """Returns a space that the old gym's classes know, too, where a program has imported that."""
+    from rlframe.utils.spaces.old_gym import convert_spaces
+
+    return convert_spaces(_any_number() if space is None else space)
+
+
 class ViewRequirement:
     """One column as a model sees it: another column, shifted in time.
 
@@ -54,7 +61,7 @@ class ViewRequirement:
             ValueError: If `shift` is not an int, a list of ints or "first:last" with first <= last.
         """
         self.data_col = data_col
-        self.space = _any_number() if space is None else space
+        self.space = _as_programs_know_it(space)
         self.shift: int | str | list[int]
         if isinstance(shift, str):
             self.shift = shift

@@ -222,7 +222,7 @@ def _dummy_leaf(space: Any, lead: tuple[int, ...], fill_value: float | str, one_
         values = np.full((count, *space.shape), fill_value, space.dtype)
     if one_hot and isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
         values = _one_hot(values.reshape(count, -1), space)
-    return values.reshape(*lead, *values.shape[1:]).astype(values.dtype, copy=False)
+    return values.reshape((*lead, *values.shape[1:])).astype(values.dtype, copy=False)
 
 
 def _one_hot(values: Array, space: spaces.Discrete | spaces.MultiDiscrete) -> Array:

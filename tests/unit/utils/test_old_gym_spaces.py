@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
+from rlframe.agents.pg import PGTorchPolicy
 from rlframe.env.adapt import adapt_env
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.examples.env.random_env import ActionMaskEnv
@@ -82,6 +83,13 @@ def test_converted_space_is_of_both_libraries_and_equal_to_the_old_one(old):
         if not isinstance(old, Word):
             assert old == copied == new
             assert gymnasium.spaces.flatdim(copied) == gym.spaces.flatdim(old)
+
+
+def test_spaces_of_views_are_known_to_both():
+    policy = PGTorchPolicy(gym.spaces.Box(-1.0, 1.0, (2,)), gym.spaces.Discrete(2), {"model": {"use_lstm": True}})
+    for name, view in policy.view_requirements.items():
+        assert isinstance(view.space, gym.spaces.Space), name
+    assert policy.view_requirements["state_out_0"].space.shape == (256,)
 
 
 def test_users_own_space_keeps_attributes_and_methods():

@@ -140,6 +140,7 @@ def test_dummy_batch_shapes_and_dtypes_follow_space():
     assert get_dummy_batch_for_space(BOX, 5, time_size=7).shape == (5, 7, 2)
     assert get_dummy_batch_for_space(BOX, 5, time_size=7, time_major=True).shape == (7, 5, 2)
     assert get_dummy_batch_for_space(BOX, 0, fill_value=1.5).tolist() == [1.5, 1.5]
+    assert get_dummy_batch_for_space(spaces.Discrete(3), 0).shape == ()
 
 
 def test_dummy_batch_random_lies_in_space():
