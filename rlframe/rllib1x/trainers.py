@@ -19,7 +19,6 @@ from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.learner.inline import LearnerResult
 from rlframe.execution.learner.thread import LearnerThread
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
@@ -178,7 +177,7 @@ class BroadcastUpdateLearnerWeights:
 
 def record_steps_trained(item: Any) -> tuple[int, Any]:
     """Counts what a learner thread learned: takes what is in its `outqueue`, gives `(env steps, learner infos)`."""
-    env_steps, infos = (item.env_steps, item.infos) if isinstance(item, LearnerResult) else item
+    env_steps, infos = item
     metrics = _get_shared_metrics()
     metrics.info[LEARNER_INFO] = infos
     metrics.counters[STEPS_TRAINED_THIS_ITER_COUNTER] = env_steps

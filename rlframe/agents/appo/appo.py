@@ -10,7 +10,12 @@ from rlframe.agents.families.actor_critic import ClippedSurrogateConfig
 from rlframe.agents.families.asynchronous import AsynchronousConfig, asynchronous_plan
 from rlframe.config.options import option
 from rlframe.execution.iterators import LocalIterator
-from rlframe.execution.plan.context import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES, _get_shared_metrics
+from rlframe.execution.plan.context import (
+    LAST_TARGET_UPDATE_TS,
+    NUM_TARGET_UPDATES,
+    STEPS_TRAINED_COUNTER,
+    _get_shared_metrics,
+)
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 
@@ -28,11 +33,16 @@ class APPOConfig(AsynchronousConfig, ClippedSurrogateConfig):
 
     use_kl_loss: bool = option(False, "Add the KL penalty to the loss.")
 
+    def derived(self) -> dict[str, Any]:
+        """Returns what follows from other keys: plans of a program's own, too, find what updates the target policy."""
+        return {**super().derived(), "after_train_step": self.after_train_step or UpdateTargetAndKL}
+
 
 class UpdateTargetAndKL:
     """Copies the policy that learns into the target policy, and adapts the KL penalty, every few learner steps.
 
-    Takes `(env steps, {policy id: learner info})` of each learner step and gives it on; called by whoever learns.
+    Takes `(env steps, {policy id: learner info})` of each learner step and gives it on; called by whoever learns. In
+    plans that are copies of RLlib's it takes `{policy id: learner info}`.
     Counts `num_target_updates`; sets `last_target_update_ts`, in env steps trained.
 
     Args:
@@ -56,9 +66,12 @@ class UpdateTargetAndKL:
         """The WorkerSet; None when it is gone."""
         return self._workers()
 
-    def __call__(self, item: tuple[int, Mapping[str, Any]]) -> tuple[int, Mapping[str, Any]]:
+    def __call__(self, item: Any) -> Any:
         """Notes divergences, and updates after enough learner steps."""
-        env_steps, infos = item
+        if isinstance(item, tuple):
+            env_steps, infos = item
+        else:
+            env_steps, infos = _get_shared_metrics().counters[STEPS_TRAINED_COUNTER] - self._env_steps, item
         for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
@@ -98,7 +111,7 @@ class UpdateTargetAndKL:
 def execution_plan(workers: WorkerSet, config: APPOConfig) -> LocalIterator[Any]:
     """Runs IMPALA's plan; behind learner steps the target policy and the KL penalty are updated."""
     config = APPOConfig.view(config)
-    return asynchronous_plan(workers, config, config.after_train_step or UpdateTargetAndKL)
+    return asynchronous_plan(workers, config)
 
 
 DEFAULT_CONFIG: dict[str, Any] = APPOConfig.defaults()

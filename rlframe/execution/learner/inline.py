@@ -21,8 +21,13 @@ if TYPE_CHECKING:
     from rlframe.execution.plan.context import Batch
 
 
-class LearnerResult(NamedTuple):
-    """What a learner tells of one learner step.
+class _Pair(NamedTuple):
+    env_steps: int
+    infos: dict[str, Any]
+
+
+class LearnerResult(_Pair):
+    """What a learner tells of one learner step; a pair, as in RLlib: `count, infos = result`.
 
     Attributes:
         env_steps: Env steps that are now learned from; 0 for a pass after which the same batch comes again.
@@ -31,10 +36,16 @@ class LearnerResult(NamedTuple):
         weights: A copy of the weights after this step, `{policy id: weights}`, where workers shall get them.
     """
 
-    env_steps: int
-    infos: dict[str, Any]
     agent_steps: int
-    weights: dict[str, Any] | None = None
+    weights: dict[str, Any] | None
+
+    def __new__(
+        cls, env_steps: int, infos: dict[str, Any], agent_steps: int, weights: dict[str, Any] | None = None
+    ) -> LearnerResult:
+        """Makes the pair, and what is beside it."""
+        made = super().__new__(cls, env_steps, infos)
+        made.agent_steps, made.weights = agent_steps, weights
+        return made
 
 
 class BatchLearner:

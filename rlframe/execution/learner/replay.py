@@ -67,10 +67,6 @@ class ReplayLearnerThread(LearnerThread):
             after_step=after_step,
         )
         self.overall_timer = TimerStat()
-        #: Whether something was learned since somebody set this to False.
-        self.weights_updated = False
-        #: `{policy id: learner info}` of the last learner step.
-        self.learner_info: Mapping[str, Any] = {}
 
     @contextmanager
     def standing_still(self) -> Iterator[None]:
@@ -93,6 +89,5 @@ class ReplayLearnerThread(LearnerThread):
     def _learn(self, taken: Any, last_pass: bool) -> Any:
         source, batch = taken
         learned = super()._learn(batch, last_pass)
-        self.learner_info, self.weights_updated = learned.infos, True
         priorities = td_errors_by_policy(batch, learned.infos)
         return ReplayResult(source, priorities, learned.env_steps, learned.agent_steps, learned.infos)

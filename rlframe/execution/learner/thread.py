@@ -13,6 +13,7 @@ from rlframe.execution.learner.inline import BatchLearner, LearnerResult
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.utils.metrics.learner_info import LEARNER_INFO
 from rlframe.utils.timer import TimerStat
 from rlframe.utils.window_stat import WindowStat
 
@@ -78,6 +79,11 @@ class LearnerThread(threading.Thread):
         learner_queue_timeout: Seconds after which a thread that gets no batch gives up.
         snapshot_every: See `BatchLearner`.
         after_step: See `BatchLearner`; called in the thread.
+
+    Attributes:
+        weights_updated: Whether it has learned since a plan of a program's own set this to False.
+        learner_info: What the last learner step told, `{policy id: learner info}`.
+        num_steps: Learner steps.
     """
 
     plan_name = "LearnerThread"
@@ -104,7 +110,9 @@ class LearnerThread(threading.Thread):
         self.queue_timer, self.grad_timer = TimerStat(), TimerStat()
         self.load_timer, self.load_wait_timer = TimerStat(), TimerStat()
         self.metrics = MetricsContext()
-        self.stopped = False
+        self.stopped = self.weights_updated = False
+        self.learner_info: dict[str, Any] = {}
+        self.num_steps = 0
         self.error: BaseException | None = None
         self._pause = PauseEvent()
         self._global_vars: Mapping[str, Any] | None = None
@@ -158,7 +166,8 @@ class LearnerThread(threading.Thread):
         self._global_vars = global_vars
 
     def add_learner_metrics(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Adds the state of the queue, the timers and the counters of this thread to a result's `info`."""
+        """Adds queue, timers and counters of this thread to a result's `info`, and what it learned where none says."""
+        result["info"][LEARNER_INFO] = result["info"].get(LEARNER_INFO) or self.learner_info
         result["info"].update(self.metrics.counters)
         result["info"]["learner_queue"] = self.learner_queue_size.stats()
         result["info"]["timing_breakdown"] = {
@@ -218,6 +227,8 @@ class LearnerThread(threading.Thread):
             started = monotonic()
             learned = self._learn(*taken)
             self.grad_timer.push(monotonic() - started)
+            self.weights_updated = True
+            self.num_steps += 1
         finally:
             self._pause.leave()
         self.learner_queue_size.push(self.inqueue.qsize())
@@ -225,7 +236,9 @@ class LearnerThread(threading.Thread):
 
     def _learn(self, taken: Any, last_pass: bool) -> Any:
         """Learns from what the queue gave, and returns what is told of it."""
-        return self.learner.learn(taken, last_pass=last_pass)
+        learned = self.learner.learn(taken, last_pass=last_pass)
+        self.learner_info = learned.infos
+        return learned
 
     def _take(self) -> tuple[Any, bool] | None:
         """Returns the next batch, and whether it comes for the last time; None when the thread is to end."""

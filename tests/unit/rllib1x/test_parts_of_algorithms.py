@@ -279,6 +279,50 @@ def test_a_plan_around_a_learner_thread_that_the_program_starts():
     assert any(np.abs(after[key] - before[key]).max() > 0 for key in before)
 
 
+def test_a_copy_of_appos_plan_learns_sends_and_updates_the_target():
+    """It takes pairs from the thread, asks it whether weights are new, and finds in the config what updates."""
+    from rlframe.agents.impala.impala import gather_experiences_directly
+    from rlframe.agents.ppo.appo import APPOTrainer
+    from rlframe.execution import Concurrently, Dequeue, Enqueue, StandardMetricsReporting
+    from rlframe.execution.common import STEPS_TRAINED_COUNTER, _get_shared_metrics
+    from rlframe.execution.learner_thread import LearnerThread
+
+    threads, sent = [], []
+
+    def plan(workers, config):
+        learner = LearnerThread(workers.local_worker(), minibatch_buffer_size=1, num_sgd_iter=1)
+        learner.start()
+        threads.append(learner)
+
+        def broadcast(batch):
+            if learner.weights_updated:
+                learner.weights_updated = False
+                sent.append(learner.num_steps)
+            return batch
+
+        def count(item):
+            env_steps, fetches = item
+            _get_shared_metrics().counters[STEPS_TRAINED_COUNTER] += env_steps
+            return fetches
+
+        fed = gather_experiences_directly(workers, config).for_each(Enqueue(learner.inqueue)).for_each(broadcast)
+        learned = Dequeue(learner.outqueue, check=learner.is_alive).for_each(count)
+        both = Concurrently([fed, learned], mode="async", output_indexes=[1])
+        both = both.for_each(config["after_train_step"](workers, config))
+        return StandardMetricsReporting(both, workers, config).for_each(learner.add_learner_metrics)
+
+    config = {"rollout_fragment_length": 20, "train_batch_size": 40, "timesteps_per_iteration": 400, "seed": 1}
+    mine = APPOTrainer.with_updates(name="Mine", execution_plan=plan)
+    trainer = mine({**config, "min_iter_time_s": 0, "use_kl_loss": True, "framework": "torch"}, env="CartPole-v1")
+    info = trainer.train()["info"]
+    threads[0].stop()
+    assert info["num_target_updates"] * 40 == info["num_steps_trained"] == info["last_target_update_ts"] >= 40
+    assert np.isfinite(info["learner"]["default_policy"]["learner_stats"]["total_loss"])
+    assert sent
+    assert trainer.get_policy().kl_coeff != 1.0
+    trainer.stop()
+
+
 def test_q_values_of_observations_alone_as_up_to_rllib_1_2():
     from rlframe.agents.dqn.dqn_torch_policy import compute_q_values
 
