@@ -25,7 +25,7 @@ _PRESENT_NAMES = {
     "_log_result": "log_result",
     "_stop": "cleanup",
 }
-_COUNTERS = ("_iteration", "_time_total", "_timesteps_total", "_episodes_total")
+_COUNTERS = ("_iteration", "_time_total", "_timesteps_total", "_episodes_total", "experiment_id")
 
 
 class _TunesLogger:
