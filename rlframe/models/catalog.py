@@ -132,8 +132,8 @@ class ModelCatalog:
             framework = ModelCatalog.framework_of(custom_model) if custom_model else None
         framework = _known_framework(framework or "torch")
         obs_space, action_space = convert_spaces(obs_space), convert_spaces(action_space)
-        if isinstance(num_outputs, np.integer):
-            num_outputs = int(num_outputs)  # Keras takes no other for the size of a layer
+        if num_outputs is not None and not (np.ndim(num_outputs) and model_config.get("custom_model")):
+            num_outputs = int(np.prod(num_outputs))  # Keras takes no other for the size of a layer
         config = _complete(model_config)
         config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:
@@ -187,7 +187,7 @@ class ModelCatalog:
     @staticmethod
     def get_action_dist(
         action_space: Any, config: Mapping[str, Any] | None = None, dist_type: Any = None, framework: str = "torch"
-    ) -> tuple[Any, int]:
+    ) -> tuple[Any, Any]:
         """Returns the distribution for an action space, and how many model outputs it takes.
 
         Args:
@@ -197,7 +197,7 @@ class ModelCatalog:
             framework: "torch", "tf" (or "tf2", "tfe"), or "numpy" for the siblings that need no framework.
 
         Returns:
-            A class, or a partial of one, called as `dist(inputs[B, K], model)`; and K.
+            A class, or a partial of one, called as `dist(inputs[B, K], model)`; and K, a tuple if a custom one asks so.
 
         Raises:
             ConfigError: If the config names an unknown distribution.
@@ -210,7 +210,7 @@ class ModelCatalog:
             if getattr(dist_class, "takes_children", False):
                 return _with_children(dist_class, action_space, config or {}, framework)
             shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
-            return dist_class, int(np.prod(shape))
+            return dist_class, tuple(shape) if np.size(shape) > 1 else int(np.prod(shape))
         if framework == "numpy":
             return numpy_dist_for(action_space, dist_type)
         framework = _known_framework(framework)

@@ -118,19 +118,19 @@ def _zero_column(requirement: Any) -> Any:
     return flatten_to_single_ndarray(made, 1 + len(several)) if requirement.data_col == ACTIONS else made
 
 
-def require_outputs(model: Any, outputs: Any, wanted: int, instead: str | None) -> None:
-    """Raises ValueError unless a forward pass gave a float tensor `[ROWS, wanted]`.
+def require_outputs(model: Any, outputs: Any, wanted: Any, instead: str | None) -> None:
+    """Raises ValueError unless a forward pass gave a float tensor `[ROWS, wanted]`, or `[ROWS, *wanted]`.
 
     Args:
         model: The model.
         outputs: What it gave.
-        wanted: Promised width.
+        wanted: Promised width, or a shape, which may come flattened.
         instead: What `outputs` is where it is no float tensor, in words; else None.
     """
     who = f"{type(model).__name__}.forward()"
     if instead is not None:
         raise ValueError(f"{who} must return its outputs as a float tensor [B, {wanted}]; got {instead}.")
-    if tuple(outputs.shape) != (ROWS, wanted):
+    if tuple(outputs.shape) not in {(ROWS, np.prod(wanted)), (ROWS, *np.ravel(wanted))}:
         raise ValueError(
             f"{who} returned outputs of shape {list(outputs.shape)} for {ROWS} observations; wanted "
             f"[{ROWS}, {wanted}] (num_outputs={wanted}). Give the model's last layer {wanted} units."

@@ -277,3 +277,41 @@ def test_q_learning_from_single_steps_refuses_a_model_that_asks_for_past_ones():
         q_output(LooksBack("prev_actions"), obs, training=True)
     with pytest.raises(KeyError):
         q_output(LooksBack(), obs, training=True)
+
+
+def test_a_distribution_may_ask_for_outputs_of_a_shape():
+    from torch import nn
+
+    from rlframe.models.torch.torch_action_dist import TorchDiagGaussian
+    from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+    class MeansAndScales(TorchDiagGaussian):
+        def __init__(self, inputs, model):
+            self.rows = tuple(inputs.shape[1:])
+            super().__init__(inputs.reshape(len(inputs), -1), model)
+
+        @staticmethod
+        def required_model_output_shape(action_space, model_config):
+            return 2, action_space.shape[0]
+
+    class TwoRows(TorchModelV2, nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            nn.Module.__init__(self)
+            TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+            self.layer, self.value = nn.Linear(3, 2), nn.Linear(3, 1)
+
+        def forward(self, input_dict, state, seq_lens):
+            self.obs = input_dict["obs_flat"].float()
+            return self.layer(self.obs).reshape(-1, *self.num_outputs), state
+
+        def value_function(self):
+            return self.value(self.obs).squeeze(1)
+
+    def inputs_of(model):
+        config = {**CONFIG, "train_batch_size": 200, "model": {**model, "custom_action_dist": MeansAndScales}}
+        trainer = PPOTrainer(config, "Pendulum-v1")
+        trainer.train()
+        return trainer.workers.local_worker().sample()["action_dist_inputs"].shape
+
+    assert inputs_of({"custom_model": TwoRows}) == (200, 2, 1)
+    assert inputs_of({}) == (200, 2)  # the default network's are flat

@@ -344,7 +344,7 @@ def test_get_action_dist_custom_goes_first():
             return (action_space.n, 2)
 
     ModelCatalog.register_custom_action_dist("mine", Mine)
-    assert ModelCatalog.get_action_dist(ACTIONS, {"custom_action_dist": "mine"}) == (Mine, 4)
+    assert ModelCatalog.get_action_dist(ACTIONS, {"custom_action_dist": "mine"}) == (Mine, (2, 2))
     with pytest.raises(ConfigError, match="custom_action_dist='my' is not registered"):
         ModelCatalog.get_action_dist(ACTIONS, {"custom_action_dist": "my"})
 
