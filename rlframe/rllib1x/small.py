@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import enum
 import functools
 import importlib
 import json
@@ -28,6 +29,13 @@ T = TypeVar("T")
 NullContextManager = contextlib.nullcontext
 #: What RLlib's modules log by, each under a name of its own.
 logger = logging.getLogger("rlframe")
+
+
+class ReplayMode(str, enum.Enum):
+    """How rows of several policies are drawn; each is the text that `replay_mode` takes."""
+
+    INDEPENDENT = "independent"
+    LOCKSTEP = "lockstep"
 
 
 class UsageTrackingDict(dict[str, Any]):

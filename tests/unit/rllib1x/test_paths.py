@@ -235,7 +235,6 @@ def test_a_star_takes_what_rllibs_module_had():
     wanted |= {"ppo_surrogate_loss", "KLCoeffMixin", "QMixTorchPolicy", "VDNMixer", "PPOTrainer", "DEFAULT_CONFIG"}
     assert wanted <= taken.keys()
     assert taken["torch"].__name__ == "torch"
-    assert "_ALL_POLICIES" not in taken
     for module, names in {
         "evaluation.postprocessing": {"np", "SampleBatch"},
         "policy.policy": {"gym", "np", "tree", "ViewRequirement"},
@@ -246,6 +245,15 @@ def test_a_star_takes_what_rllibs_module_had():
         exec(f"from rlframe.{module} import *", imported)  # what the module itself imports, too, where RLlib's did
         assert names <= imported.keys()
     assert importlib.import_module("rlframe.agents.ppo.ppo").DEFAULT_CONFIG is taken["DEFAULT_CONFIG"]
+
+
+def test_modes_of_replay_have_the_names_of_rllib_113():
+    from rlframe.execution.replay_buffer import _ALL_POLICIES
+    from rlframe.utils.replay_buffers import MultiAgentReplayBuffer, ReplayMode
+    from rlframe.utils.replay_buffers.multi_agent_replay_buffer import ReplayMode as SameMode
+
+    assert MultiAgentReplayBuffer(replay_mode=ReplayMode.LOCKSTEP, prioritized=False).lockstep
+    assert (_ALL_POLICIES, SameMode) == ("__all__", ReplayMode)
 
 
 def test_names_of_impala_for_rllib_08_are_found_or_answered():
