@@ -22,17 +22,19 @@ from collections.abc import Callable, Iterator, Mapping
 from numbers import Number
 from typing import Any
 
+import numpy as np
 import ray.tune
 from ray.tune import PlacementGroupFactory
 from ray.tune.result import RESULT_DUPLICATE
 
+from rlframe.trainer.checkpoint_paths import number_by_iteration
 from rlframe.trainer.resources import function_resources
 from rlframe.trainer.saving import enter_trial_directory, trial_directory
 
 _DEFAULT_METRIC = "_metric"
 
-#: The folder that `checkpoint_dir` filled in this process, until the next report takes it along.
-_waiting: list[tempfile.TemporaryDirectory[str]] = []
+#: The folder that `checkpoint_dir` filled in this process, with its step, until the next report takes it along.
+_waiting: list[tuple[tempfile.TemporaryDirectory[str], Any]] = []
 
 
 def is_function(trainable: Any) -> bool:
@@ -146,10 +148,12 @@ def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> No
     elif _metric is not None:
         metrics = {_DEFAULT_METRIC: _metric, **metrics}
     if checkpoint is None and _waiting:
-        folder = _waiting.pop()
+        folder, step = _waiting.pop()
+        storage = _of_trial("get_storage")
+        if isinstance(step, (int, np.integer)):
+            number_by_iteration(storage, int(step))
         ray.tune.report(metrics, checkpoint=ray.tune.Checkpoint.from_directory(folder.name))
         folder.cleanup()  # Ray has copied it
-        storage = _of_trial("get_storage")
         if storage.storage_filesystem.type_name == "local":  # paths into the folder stay good, as in Ray 1.x
             os.symlink(storage.checkpoint_fs_path, folder.name)
         return
@@ -163,21 +167,21 @@ def checkpoint_dir(step: int) -> Iterator[str]:
     Paths into the folder, such as `trainer.save(folder)`, are good behind that, too, as long as the checkpoint is kept.
 
     Args:
-        step: Accepted for old programs; checkpoints are numbered by Ray.
+        step: Number of the checkpoint, whose directory is `checkpoint_000005` for 5; where it is not above the last
+            one's, the next.
     """
-    del step
     # What a killed process leaves of it goes with Ray's session.
     storage = _of_trial("get_storage")
     session = None if storage is None else storage.trial_working_directory
     folder = tempfile.TemporaryDirectory(prefix="checkpoint_", dir=session if os.path.isdir(session or "") else None)
     yield folder.name
     _forget_waiting()
-    _waiting.append(folder)
+    _waiting.append((folder, step))
 
 
 def _forget_waiting() -> None:
     while _waiting:
-        _waiting.pop().cleanup()
+        _waiting.pop()[0].cleanup()
 
 
 def _with_waiting(output: Any) -> Any:

@@ -352,7 +352,7 @@ def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, c
             tune.report(found=Path(checkpoint_dir, "step").read_text())
             return
         for step in range(2):
-            with tune.checkpoint_dir(step=step) as folder:
+            with tune.checkpoint_dir(step=5 * step) as folder:
                 Path(folder, "step").write_text(f"{config['gain']} {step}")
             tune.report(found="nothing")
 
@@ -378,6 +378,7 @@ def test_functions_of_ray_1_report_and_keep_checkpoints(ray_runtime, tmp_path, c
     tune.register_trainable("checkpoints", with_checkpoints)
     settings = {"config": {"gain": 3}, "local_dir": str(tmp_path), "verbose": 0}
     (first,) = tune.run("checkpoints", keep_checkpoints_num=1, **settings).trials
+    assert Path(first.checkpoint.path).name == "checkpoint_000005"
     (again,) = tune.run("checkpoints", restore=first.checkpoint.path, **settings).trials
     assert again.last_result["found"] == "3 1"
 
