@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,14 @@ class ConvStack(VariableOwner):
     def flatten(maps: Any) -> Any:
         """Returns maps in rows, channels first, so that the layers behind have their inputs in torch's order."""
         return flat_rows(tf.transpose(maps, [0, 3, 1, 2]))
+
+    def plain_of(self, index: int) -> Any:
+        """Returns what makes a layer of Keras' that computes the same as one convolution and its activation."""
+        plan = self._plans[index]
+        return partial(
+            tf.keras.layers.Conv2D, plan.out_channels, plan.kernel, plan.stride,
+            padding="valid" if plan.padding is None else "same", activation=self._activation,
+        )  # fmt: skip
 
     def weights_of(self, index: int) -> tuple[Any, Any]:
         """Returns the weights and the biases of one convolution."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.models.tf import keras_two_arguments, named_variables
+from rlframe.models.tf import keras_files, keras_two_arguments, named_variables
 from rlframe.utils.quiet_tf import tf
 
 
@@ -81,6 +81,7 @@ def accept() -> None:
     _take_several_inputs(keras)
     named_variables.accept(keras)
     keras_two_arguments.accept(keras)
+    keras_files.accept(keras)
 
 
 def _join_time_and_batch(layer: Any) -> None:

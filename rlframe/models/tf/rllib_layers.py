@@ -10,7 +10,10 @@ import numpy as np
 
 from rlframe.models.layered_model import LayeredModel
 from rlframe.models.rllib_names import keras_name
-from rlframe.models.spec import Convolutions, Layer, Network
+from rlframe.models.spec import AppendBias, Convolutions, Dense, Layer, Network
+from rlframe.models.tf import keras_two
+from rlframe.models.tf.keras_files import ViewModel
+from rlframe.models.tf.misc import activation_function
 from rlframe.models.tf.variables import VIEWS
 from rlframe.utils.quiet_tf import tf
 
@@ -126,12 +129,20 @@ class LiveLayer(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has 
         name: RLlib's name.
         function: What it computes of its input `[B, in]`.
         variables: Its variables.
+        make_plain: Makes a layer of Keras' that computes the same with `plain_weights()`; None where there is none.
     """
 
-    def __init__(self, name: str, function: Callable[[Any], Any], variables: Sequence[LiveVariable]) -> None:
+    def __init__(
+        self,
+        name: str,
+        function: Callable[[Any], Any],
+        variables: Sequence[LiveVariable],
+        make_plain: Callable[..., Any] | None = None,
+    ) -> None:
         super().__init__(name=name)
         self.built = True
-        self._function, self._live = function, tuple(variables)
+        self._function, self.live = function, tuple(variables)
+        self.make_plain: Any = None if make_plain is None else partial(make_plain, name=name)
 
     def call(self, inputs: Any) -> Any:
         """Returns the layer's outputs."""
@@ -140,19 +151,60 @@ class LiveLayer(tf.keras.layers.Layer):  # type: ignore[misc]  # TensorFlow has 
     @property
     def weights(self) -> list[LiveVariable]:
         """Kernel and bias, which are the network's."""
-        return list(self._live)
+        return list(self.live)
 
     variables = weights
 
     @property
+    def trainable_weights(self) -> list[LiveVariable]:
+        """Those that are learned."""
+        return [variable for variable in self.live if variable.trainable]
+
+    @property
+    def non_trainable_weights(self) -> list[LiveVariable]:
+        """The others."""
+        return [variable for variable in self.live if not variable.trainable]
+
+    def plain_weights(self) -> list[Any]:
+        """Returns the arrays of the layer that `make_plain` makes."""
+        return [variable.numpy() for variable in self.live]
+
+    def save_own_variables(self, store: Any) -> None:
+        """Writes the weights into Keras' file."""
+        for index, variable in enumerate(self.live):
+            store[str(index)] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Takes them from it."""
+        for index, variable in enumerate(self.live):
+            variable.assign(store[str(index)])
+
+    @property
     def kernel(self) -> LiveVariable:
         """The weights, [in, out]."""
-        return self._live[0]
+        return self.live[0]
 
     @property
     def bias(self) -> LiveVariable:
         """The biases, [out]."""
-        return self._live[-1]
+        return self.live[-1]
+
+
+class LiveBias(LiveLayer):
+    """A layer of a network's that puts numbers of its own behind its inputs; a dense one can do that, too."""
+
+    def __init__(self, name: str, function: Callable[[Any], Any], variables: Sequence[LiveVariable]) -> None:
+        super().__init__(name, function, variables)
+        self.make_plain = self._dense
+
+    def _dense(self) -> Any:
+        return tf.keras.layers.Dense(int(self.output.shape[-1]), name=self.name)
+
+    def plain_weights(self) -> list[Any]:
+        """Returns the identity with zeros behind it, and the numbers behind zeros."""
+        (bias,), units = super().plain_weights(), int(self.output.shape[-1])
+        inputs = units - len(bias)
+        return [np.eye(inputs, units), np.concatenate([np.zeros(inputs), bias])]
 
 
 def base_model_of(model: Any) -> Any:
@@ -161,6 +213,7 @@ def base_model_of(model: Any) -> Any:
     It is a view: its layers `fc_1`, …, `fc_out`, `fc_value_1`, …, `value_out`, and `conv1`, … for images, compute with
     the network's variables as they are then, and setting theirs sets the network's.
     """
+    keras_two.accept()  # for `save_weights("weights.h5")`
     spec, variables = model._spec, model.named_variables()
     shape = model.obs_space.shape
     images = any(isinstance(layer, Convolutions) for layer in spec.outputs)
@@ -169,7 +222,7 @@ def base_model_of(model: Any) -> Any:
     outputs = [_through(model, spec.outputs[spec.shared :], variables, features)]
     if spec.values:
         outputs.append(_through(model, spec.values, variables, features))
-    return tf.keras.Model(inputs, outputs)
+    return ViewModel(inputs, outputs)
 
 
 class RLlibLayers:
@@ -189,7 +242,7 @@ def head_of(model: Any, layers: Sequence[Layer], finish: Callable[[Any], Any] | 
     """
     inputs = tf.keras.layers.Input((int(model.num_outputs),), name="model_out")
     made = _through(model, layers, model.named_variables(), inputs)
-    return tf.keras.Model(inputs, made if finish is None else LiveLayer("made", finish, ())(made))
+    return ViewModel(inputs, made if finish is None else LiveLayer("made", finish, ())(made))
 
 
 def network_of(model: Any, part: str) -> Any:
@@ -208,7 +261,7 @@ def network_of(model: Any, part: str) -> Any:
     inputs = [tf.keras.layers.Input((width,)) for width in network.spec.inputs.values()]
     x = inputs[0] if len(inputs) == 1 else tf.keras.layers.Concatenate(axis=1)(inputs)
     made = _through(network, network.spec.layers, network.named_variables(), x, f"{part}.")
-    return tf.keras.Model(inputs if len(inputs) > 1 else x, made)
+    return ViewModel(inputs if len(inputs) > 1 else x, made)
 
 
 def _through(model: Any, layers: Sequence[Layer], variables: Mapping[str, Any], x: Any, prefix: str = "") -> Any:
@@ -225,13 +278,30 @@ def _views(model: Any, layer: Layer, variables: Mapping[str, Any], prefix: str) 
         convs = []
         for index in range(len(stack)):
             mine = {name: one for weight in stack.weights_of(index) for name, one in variables.items() if one is weight}
-            convs.append(_view(f"conv_{index}", partial(stack.convolve, index=index), _named(mine, prefix)))
-        return [*convs, LiveLayer(f"{layer.name}_flat", stack.flatten, ())]
+            convolve = partial(stack.convolve, index=index)
+            convs.append(_view(f"conv_{index}", convolve, _named(mine, prefix), stack.plain_of(index)))
+        return [*convs, LiveLayer(f"{layer.name}_flat", stack.flatten, (), _channels_first)]
     mine = {name: variable for name, variable in variables.items() if name.rpartition(".")[0] == layer.name}
     named = _named(mine, prefix)
     if _is_last(model, layer):
         named = {f"fc_out/{path.rpartition('/')[2]}": variable for path, variable in named.items()}
-    return [_view(layer.name, lambda x: model.run_spec(model.bind_spec((layer,)), x), named)]
+    function = partial(_run, model, layer)
+    if isinstance(layer, AppendBias):
+        return [LiveBias(layer.name, function, _live(named))]
+    dense = None
+    if isinstance(layer, Dense) and len(mine) == 2:
+        (units,) = (int(variable.shape[0]) for variable in mine.values() if len(variable.shape) == 2)
+        dense = partial(tf.keras.layers.Dense, units, activation=activation_function(layer.activation))
+    return [_view(layer.name, function, named, dense)]
+
+
+def _run(model: Any, layer: Layer, x: Any) -> Any:
+    return model.run_spec(model.bind_spec((layer,)), x)
+
+
+def _channels_first(name: str) -> Any:
+    """Returns a layer of Keras' that puts maps in rows, channels first."""
+    return tf.keras.Sequential([tf.keras.layers.Permute((3, 1, 2)), tf.keras.layers.Flatten()], name=name)
 
 
 def _named(variables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -239,10 +309,16 @@ def _named(variables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {keras_name(prefix + name) or name.replace(".", "/"): variable for name, variable in variables.items()}
 
 
-def _view(name: str, function: Callable[[Any], Any], variables: Mapping[str, Any]) -> LiveLayer:
+def _view(
+    name: str, function: Callable[[Any], Any], variables: Mapping[str, Any], make_plain: Callable[..., Any] | None
+) -> LiveLayer:
     """Returns a layer that is called as its variables are, or `name` without any."""
     title = next(iter(variables), f"{name}/").rpartition("/")[0].replace("/", "_")
-    return LiveLayer(title, function, [LiveVariable(path, variable) for path, variable in variables.items()])
+    return LiveLayer(title, function, _live(variables), make_plain)
+
+
+def _live(variables: Mapping[str, Any]) -> list[LiveVariable]:
+    return [LiveVariable(path, variable) for path, variable in variables.items()]
 
 
 def _is_last(model: Any, layer: Layer) -> bool:

@@ -485,6 +485,42 @@ def test_features_are_taken_out_of_the_base_model_and_follow_its_weights():
     assert not np.allclose(other.base_model(obs)[0], model.base_model(obs)[0])
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' variables
+@pytest.mark.parametrize("kind", ["vectors", "images"])
+def test_files_of_a_base_model_are_plain_keras(kind, tmp_path):
+    base = FullyConnectedNetwork if kind == "vectors" else VisionNetwork
+    space = OBS if kind == "vectors" else spaces.Box(0, 1, (9, 8, 2), np.float32)
+    config = {"fcnet_hiddens": [5], "fcnet_activation": "tanh", "free_log_std": True}
+    if kind == "images":
+        config = {"conv_filters": [[4, 4, 2], [8, 2, 1]], "post_fcnet_hiddens": [6]}
+    model = base(space, spaces.Box(-1, 1, (2,)), 4, {**config, "vf_share_layers": False}, "net")
+    obs = rows(3, *space.shape)
+    for variable in model.named_variables().values():
+        variable.assign_add(np.random.default_rng(0).normal(size=variable.shape))
+    wanted = model.base_model(obs)
+    for name in ("model.keras", "model.h5"):
+        model.base_model.save(tmp_path / name)
+        found = tf.keras.models.load_model(tmp_path / name, compile=False)
+        assert all(type(layer).__module__.startswith("keras.") for layer in found.layers)
+        for made, want in zip(found(obs), wanted, strict=True):
+            np.testing.assert_allclose(made, want, rtol=1e-4, atol=1e-5)
+    model.base_model.save(tmp_path / "directory")
+    loaded = tf.saved_model.load(tmp_path / "directory")
+    np.testing.assert_allclose(loaded.serve(obs)[0], wanted[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["model.weights.h5", "model.h5", "model"])
+def test_weights_of_a_base_model_come_back_from_files_of_any_name(name, tmp_path):
+    model, obs = fcnet(fcnet_hiddens=[5], free_log_std=True), rows(3, 3)
+    before = model.base_model(obs)[0].numpy()
+    model.base_model.save_weights(tmp_path / name)
+    model.base_model.set_weights([np.zeros_like(weight) for weight in model.base_model.get_weights()])
+    assert not np.any(model.base_model(obs)[0])
+    model.base_model.load_weights(tmp_path / name)
+    np.testing.assert_array_equal(model({"obs": obs})[0], before)
+    assert {variable.name for variable in model.base_model.trainable_variables} >= {"fc_1/kernel:0", "fc_out/bias:0"}
+
+
 def test_base_model_of_images_is_a_view_with_a_layer_for_each_convolution() -> None:
     space = spaces.Box(0, 255, (10, 10, 1), np.uint8)
     config = {"conv_filters": [[4, 4, 2], [6, 5, 1]], "vf_share_layers": False}
