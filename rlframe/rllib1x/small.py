@@ -24,6 +24,7 @@ from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.policy.policy import PolicySpec
 from rlframe.replay.memory_budget import check_fits, memory_bytes
 from rlframe.utils.from_config import from_config
+from rlframe.utils.spaces.old_gym import converted
 
 T = TypeVar("T")
 NullContextManager = contextlib.nullcontext
@@ -140,6 +141,7 @@ def lookup_type(cls: Any, type_: Any) -> Any:
 
 def flatten_space(space: Any) -> list[Any]:
     """Returns the spaces that a Dict or Tuple consists of, those within them included, in order."""
+    space = converted(space)
     if isinstance(space, spaces.Tuple):
         return [leaf for part in space.spaces for leaf in flatten_space(part)]
     if isinstance(space, spaces.Dict):

@@ -254,6 +254,13 @@ def test_preprocessed_env_of_old_gym_keeps_its_contract(with_info):
     assert isinstance(env.observation_space, gym.spaces.Box)
 
 
+def test_spaces_of_the_old_gym_are_flattened():
+    from rlframe.utils.spaces.space_utils import flatten_space
+
+    space = gym.spaces.Dict({"a": gym.spaces.Tuple([gym.spaces.Discrete(3)]), "b": gym.spaces.MultiBinary(2)})
+    assert flatten_space(space) == [gymnasium.spaces.Discrete(3), gymnasium.spaces.MultiBinary(2)]
+
+
 def test_example_environments_take_spaces_of_the_old_gym():
     box, discrete = gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Discrete(4)
     masked = ActionMaskEnv({"observation_space": box, "action_space": discrete})
