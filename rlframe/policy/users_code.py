@@ -67,6 +67,12 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
+def explores_by_episode(policy: Any) -> bool:
+    """Returns whether a user's own exploration postprocesses, and follows episodes, which may change what it does."""
+    exploration = policy.exploration
+    return bool(exploration.has_episode_hooks) and overridden_by_user(type(exploration), "postprocess_trajectory")
+
+
 def makes_own_values(policy: Any) -> bool:
     """Returns whether users' code alone reads a model's values: loss, postprocessing and columns beside the actions."""
     return learns_own_way(policy) and bool(policy.has_custom_action_out())

@@ -20,7 +20,7 @@ from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSetting
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
 from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, reset_slots, step_together
-from rlframe.policy.users_code import overridden_by_user
+from rlframe.policy.users_code import explores_by_episode, overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
@@ -506,13 +506,12 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._unchecked.discard(index)
 
     def _postprocess_ended(self, part: int) -> None:
-        """Postprocesses what ended, if users' code sees that: before `on_episode_end` is called."""
-        call = self.hooks.call
+        """Postprocesses what ended, if users' code sees that: before any `on_episode_end` is called."""
+        call, policies = self.hooks.call, [collector.policy for collector in self.rows.by_policy.values()]
         seen = "on_postprocess_trajectory" in call or any(
-            overridden_by_user(type(collector.policy), "postprocess_trajectory")
-            for collector in self.rows.by_policy.values()
+            overridden_by_user(type(policy), "postprocess_trajectory") for policy in policies
         )
-        if seen and "on_episode_end" in call:
+        if any(map(explores_by_episode, policies)) or (seen and "on_episode_end" in call):
             self.rows.postprocess_ended(part, self._postprocess)
 
     def _follow(self, index: int) -> None:

@@ -299,7 +299,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         stored = (False, False) if self.settings.no_done_at_end or soft else (terminated, truncated)
         buffer.write_end(t, index, *stored)
         buffer.close_segment(index, self._part_id(index), self._lengths[index], self._episodes[index], stop=t + 1)
-        if self._wants_episodes:
+        if self._wants_episodes or self.policy.exploration.has_episode_hooks:
             self._postprocess_ended(buffer)
         self._finish_episode(index)
         if soft:

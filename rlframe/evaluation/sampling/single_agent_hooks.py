@@ -17,7 +17,7 @@ from rlframe.evaluation.sampling.ended_trajectories import rows_of
 from rlframe.evaluation.sampling.loop import Hooks
 from rlframe.evaluation.sampling.rollout import EnvSlot, RolloutBuffer, TrajectorySlice
 from rlframe.policy.recurrent_context import add_later_steps
-from rlframe.policy.users_code import overridden_by_user, postprocess
+from rlframe.policy.users_code import explores_by_episode, overridden_by_user, postprocess
 
 if TYPE_CHECKING:
     from rlframe.policy.policy import Policy
@@ -81,10 +81,10 @@ class EpisodeHooks:
         self._fragments += len(segments)
 
     def _postprocess_ended(self, buffer: RolloutBuffer) -> None:
-        """Postprocesses the trajectory that ended last, if users' code sees that: before `on_episode_end` is called."""
+        """Postprocesses the trajectory that ended last, if users' code sees that: before `on_episode_end`."""
         call, policy = self.hooks.call, self.policy
         seen = "on_postprocess_trajectory" in call or overridden_by_user(type(policy), "postprocess_trajectory")
-        if not (seen and "on_episode_end" in call):
+        if not (explores_by_episode(policy) or (seen and "on_episode_end" in call)):
             return
         segment = buffer.segments[-1]
         piece = rows_of(buffer, segment, policy, self.settings)

@@ -12,6 +12,7 @@ import pytest
 import rlframe.exploration as package
 from rlframe.exploration import EpsilonGreedy, Exploration, StochasticSampling, available_explorations, make_exploration
 from rlframe.utils.errors import ConfigError
+from tests.helpers.envs import Counting
 from tests.unit.exploration.helpers import PENDULUM, THREE, choose, means, rng, values
 
 
@@ -148,3 +149,35 @@ def test_rllibs_paths_lead_to_the_same_classes(name):
     assert getattr(importlib.import_module("rlframe.utils.exploration"), name) is getattr(package, name)
     module = getattr(package, name).__module__.rpartition(".")[2]
     assert getattr(importlib.import_module(f"rlframe.utils.exploration.{module}"), name) is getattr(package, name)
+
+
+class Novelty(StochasticSampling):
+    """Notes when it is told of episodes, and when it postprocesses."""
+
+    def on_episode_start(self, policy, *, environment=None, episode=None, tf_sess=None):
+        self.told = [*getattr(self, "told", []), "start"]
+
+    def on_episode_end(self, policy, *, environment=None, episode=None, tf_sess=None):
+        self.told.append("end")
+
+    def postprocess_trajectory(self, policy, sample_batch, tf_sess=None):
+        self.told = [*getattr(self, "told", []), sample_batch.count]
+        return sample_batch
+
+
+@pytest.mark.parametrize("agents", [1, 2])
+def test_a_users_exploration_postprocesses_an_episode_before_it_is_told_of_its_end(agents):
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.env.multi_agent_env import make_multi_agent
+
+    env = Counting if agents == 1 else make_multi_agent(Counting)
+    config = {
+        "num_workers": 0, "rollout_fragment_length": 10, "exploration_config": {"type": Novelty},
+        "env_config": {"length": 4, "num_agents": agents},
+    }  # fmt: skip
+    trainer = PGTrainer(config, env)
+    exploration = trainer.get_policy().exploration
+    exploration.told = []
+    trainer.workers.local_worker().sample()
+    whole = ["start", *[4] * agents, "end"]
+    assert exploration.told == [*whole, *whole, "start", *[2] * agents]
