@@ -35,6 +35,7 @@ from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, Sample
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.preparing import logged_log_likelihood, split_trajectories
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.numpy import convert_to_numpy
 
 _LOGGER = logging.getLogger("rlframe")
 
@@ -95,12 +96,10 @@ class OffPolicyEstimator:
 
     def action_log_likelihood(self, batch: SampleBatch) -> NDArray[np.float64]:
         """Returns log pi(a|s) `[B]` of a batch's actions, which are in the policy's space."""
-        return np.asarray(
-            self.policy.compute_log_likelihoods(
-                batch[ACTIONS], batch[OBS], None, batch.get(PREV_ACTIONS), batch.get(PREV_REWARDS)
-            ),
-            np.float64,
+        logp = self.policy.compute_log_likelihoods(
+            batch[ACTIONS], batch[OBS], None, batch.get(PREV_ACTIONS), batch.get(PREV_REWARDS)
         )
+        return np.asarray(convert_to_numpy(logp), np.float64)
 
     def importance_ratios(self, batch: SampleBatch) -> NDArray[np.float64]:
         """Returns p_t `[B]` of an episode."""

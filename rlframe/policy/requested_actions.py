@@ -198,8 +198,11 @@ class RequestedActions:
         prev_action_batch: Any = None,
         prev_reward_batch: Any = None,
         actions_normalized: bool = True,
-    ) -> NDArray[np.float32]:
-        """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False."""
+    ) -> Any:
+        """Returns log π(actions | obs) [B]; `actions` in the policy's space unless `actions_normalized` is False.
+
+        As RLlib's: a tensor without gradients in PyTorch, for `logp.cpu().numpy()`, else an array.
+        """
         if not actions_normalized and self._counts_from_elsewhere:
             actions = map_space(_to_zero, actions, self.action_space_struct)
         if not actions_normalized and self.config.normalize_actions:
@@ -217,8 +220,11 @@ class RequestedActions:
         wanted = actions if nested else np.asarray(actions)
         if self.numpy_dist is None and self.framework is not None:  # a distribution of the user's own
             inputs, taken = self.to_tensors(dist_inputs), self.to_tensors(wanted)
-            return np.asarray(self.to_numpy(self.dist_class(inputs, self.model).logp(taken)), np.float32)
-        return np.asarray(method(self, "distribution")(dist_inputs).logp(wanted), np.float32)
+            logp = self.to_numpy(self.dist_class(inputs, self.model).logp(taken))
+        else:
+            logp = method(self, "distribution")(dist_inputs).logp(wanted)
+        logp = np.asarray(logp, np.float32)
+        return self.to_tensors(logp) if self.framework == "torch" else logp
 
 
 def first_choice(space: Any) -> Any:

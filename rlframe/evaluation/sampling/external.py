@@ -26,6 +26,7 @@ from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.multi_agent import MultiAgentRunner
 from rlframe.policy.users_code import method
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError, describe_error
+from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.spaces.observations import check_observation, describe
 
 if TYPE_CHECKING:
@@ -417,8 +418,8 @@ def _logp(
     while f"{STATE_IN_PREFIX}{len(states)}" in extras:
         states.append(extras[f"{STATE_IN_PREFIX}{len(states)}"][rows])
     before = [extras[name][rows] if name in extras else None for name in (PREV_ACTIONS, PREV_REWARDS)]
-    made: NDArray[np.float32] = policy.compute_log_likelihoods(actions[rows], obs[rows], states, *before)
-    return made
+    logp = policy.compute_log_likelihoods(actions[rows], obs[rows], states, *before)
+    return np.asarray(convert_to_numpy(logp), np.float32)
 
 
 def _how_it_ended(name: str, failure: BaseException | None) -> str:

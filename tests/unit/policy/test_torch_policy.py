@@ -172,6 +172,14 @@ def test_likelihoods_are_those_of_a_users_distribution():
     np.testing.assert_allclose(policy.compute_log_likelihoods(actions, obs), columns["action_logp"], rtol=1e-5)
 
 
+def test_likelihoods_are_tensors_without_gradients_as_in_rllib():
+    policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
+    obs = np.eye(4, dtype=np.float32)
+    actions, columns = policy.act_on_rows(obs)
+    logp = policy.compute_log_likelihoods(actions, obs)
+    np.testing.assert_allclose(logp.exp().cpu().numpy(), np.exp(columns["action_logp"]), rtol=1e-5)
+
+
 def test_text_in_a_batch_is_no_tensor():
     policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     batch = {"rewards": [1.0], "who": ["me"], "where": np.array(["here"])}
