@@ -20,14 +20,16 @@ from rlframe.execution.plan.context import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from rlframe.execution.learner.inline import LearnerResult
 
     Learner = InlineLearner | LearnerThread
 
 
-def make_learner(workers: Any, config: Mapping[str, Any]) -> Learner:
+def make_learner(
+    workers: Any, config: Mapping[str, Any], after_train_step: Callable[..., Any] | None = None
+) -> Learner:
     """Returns what learns from the batches in its `inqueue`: a thread, or, without remote workers, nothing of the kind.
 
     Args:
@@ -35,8 +37,9 @@ def make_learner(workers: Any, config: Mapping[str, Any]) -> Learner:
         config: Reads `minibatch_buffer_size`, `num_sgd_iter`, `learner_queue_size`, `learner_queue_timeout`,
             `num_multi_gpu_tower_stacks` (above 1, batches are unpacked ahead by a thread of their own),
             `broadcast_interval`, and `after_train_step`: `fn(workers, config) -> fn((env steps, infos))`.
+        after_train_step: Stands in where the config says none.
     """
-    make_after_step = config["after_train_step"]
+    make_after_step = config["after_train_step"] or after_train_step
     after_step = None if make_after_step is None else make_after_step(workers, config)
     local, passes = workers.local_worker(), (config["minibatch_buffer_size"], config["num_sgd_iter"])
     if not workers.remote_workers():

@@ -132,9 +132,10 @@ class ModelCatalog:
             framework = ModelCatalog.framework_of(custom_model) if custom_model else None
         framework = _known_framework(framework or "torch")
         obs_space, action_space = convert_spaces(obs_space), convert_spaces(action_space)
-        if num_outputs is not None and not (np.ndim(num_outputs) and model_config.get("custom_model")):
-            num_outputs = int(np.prod(num_outputs))  # Keras takes no other for the size of a layer
         config = _complete(model_config)
+        has_own_layer = config["custom_model"] and not (config["use_lstm"] or config["use_attention"])
+        if num_outputs is not None and not (np.ndim(num_outputs) and has_own_layer):
+            num_outputs = int(np.prod(num_outputs))  # Keras takes no other for the size of a layer
         config["free_log_std"] = _frees_log_std(config, obs_space, action_space, num_outputs)
         if config["use_lstm"] or config["use_attention"]:
             arguments: Any = (obs_space, action_space, num_outputs, config, name)

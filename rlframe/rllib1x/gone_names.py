@@ -14,7 +14,7 @@ _OF_NUMPY = {
     "float_": "np.float64", "complex_": "np.complex128", "unicode_": "np.str_", "string_": "np.bytes_",
     "bool8": "np.bool_", "int0": "np.intp", "uint0": "np.uintp", "object0": "object", "str0": "np.str_",
     "bytes0": "np.bytes_", "cfloat": "np.complex128", "singlecomplex": "np.complex64", "longfloat": "np.longdouble",
-    "longcomplex": "np.clongdouble", "mat": "np.asmatrix", "trapz": "np.trapezoid",
+    "longcomplex": "np.clongdouble", "mat": "np.asmatrix",
     "Inf": "np.inf", "Infinity": "np.inf", "infty": "np.inf", "PINF": "np.inf", "NaN": "np.nan", "NAN": "np.nan",
 }  # fmt: skip
 """NumPy's names that went in 1.24 and 2.0: what has the same meaning, an attribute of NumPy or a name of Python's."""
@@ -32,6 +32,7 @@ _TOLD = {
     "numpy.find_common_type": "is gone from NumPy; write np.result_type",
     "numpy.in1d": "is gone from NumPy; write np.isin, which keeps the shape of its first argument",
     "numpy.math": "is gone from NumPy; write math, and import it",
+    "numpy.trapz": "is gone from NumPy 2; write np.trapezoid",
     "numpy.msort": "is gone from NumPy; write np.sort(array, axis=0)",
 }
 """What no other name can just take the place of."""
@@ -56,24 +57,26 @@ def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpr
     return None
 
 
-def may_copy(call: cst.Call, modules: Mapping[str, str]) -> cst.Call:
-    """Returns `np.array(x, copy=None)` for `np.array(x, copy=False)`, which today's NumPy refuses where it must copy.
+def as_array(call: cst.Call, modules: Mapping[str, str]) -> cst.Call:
+    """Returns `np.asarray(x)` for `np.array(x, copy=False)`, which NumPy 2 refuses where it must copy.
 
-    None copies where it must, in all versions.
+    Both mean the same until NumPy 1, where nothing but a dtype and an order is given as well; other calls stay.
     """
-    called = call.func
+    called, kept = call.func, [each for each in call.args if not _is_copy_false(each)]
     if not (isinstance(called, cst.Attribute) and called.attr.value == "array" and isinstance(called.value, cst.Name)):
         return call
-    if modules.get(called.value.value) != "numpy":
+    plain = all(not each.star and (each.keyword is None or each.keyword.value in ("dtype", "order")) for each in kept)
+    if modules.get(called.value.value) != "numpy" or not kept or len(kept) == len(call.args) or not plain:
         return call
-    return call.with_changes(args=[each.with_changes(value=_or_none(each)) for each in call.args])
+    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    return call.with_changes(func=called.with_changes(attr=cst.Name("asarray")), args=kept)
 
 
-def _or_none(argument: cst.Arg) -> cst.BaseExpression:
+def _is_copy_false(argument: cst.Arg) -> bool:
     match argument:
         case cst.Arg(keyword=cst.Name("copy"), value=cst.Name("False")):
-            return cst.Name("None")
-    return argument.value
+            return True
+    return False
 
 
 def sentence_on(node: cst.Attribute, modules: Mapping[str, str]) -> str | None:

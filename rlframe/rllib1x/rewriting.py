@@ -150,7 +150,7 @@ class _GoneNames(cst.CSTTransformer):
 
     def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
         del original_node
-        return gone_names.may_copy(updated_node, self._modules)
+        return gone_names.as_array(updated_node, self._modules)
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         for sentence in gone_names.sentences_on_import(_dotted(node.module) or "", _names_of(node)):

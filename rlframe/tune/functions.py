@@ -150,7 +150,7 @@ def report(_metric: Any = None, *, checkpoint: Any = None, **metrics: Any) -> No
     if checkpoint is None and _waiting:
         folder, step = _waiting.pop()
         storage = _of_trial("get_storage")
-        if isinstance(step, (int, np.integer)):
+        if storage is not None and isinstance(step, (int, np.integer)):
             number_by_iteration(storage, int(step))
         ray.tune.report(metrics, checkpoint=ray.tune.Checkpoint.from_directory(folder.name))
         folder.cleanup()  # Ray has copied it

@@ -63,10 +63,11 @@ def _bundles_of(extra: dict[str, float]) -> list[dict[str, float]]:
     """Returns what a trial's workers get: one bundle that all share, or one for each CPU where no node has that much.
 
     How large a worker is was not said in Ray 1.x. Today each has to fit into a bundle, and each bundle into a node.
+    Before Ray is started nobody knows how large nodes are, and bundles of one CPU fit.
     """
     wanted = {name: amount for name, amount in extra.items() if amount}
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]] if ray.is_initialized() else []
-    fits = not nodes or any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
+    fits = any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes)
     count = 1 if fits else max(1, int(wanted.get("CPU", 0)))
     return [{name: amount / count for name, amount in wanted.items()}] * count if wanted else []
 

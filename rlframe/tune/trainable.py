@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from rlframe.trainer import checkpoint_paths
 from rlframe.trainer.old_names import give_present_names
@@ -21,7 +21,7 @@ class Trainable(TrainableOfRay1):
         logger_creator: `fn(config) -> logger` with `on_result(result)` and `logdir`; outside of Tune it is used.
         remote_checkpoint_dir: Accepted for old programs; Tune's storage decides today.
         sync_function_tpl: Accepted for old programs; Tune's storage decides today.
-        storage: Given by Tune.
+        storage: Given by Tune; today's constructor has it second, and a second argument that is no function is it.
     """
 
     _result_logger: Any = None
@@ -35,6 +35,8 @@ class Trainable(TrainableOfRay1):
         storage: Any = None,
     ) -> None:
         del remote_checkpoint_dir, sync_function_tpl
+        if logger_creator is not None and not callable(logger_creator):
+            logger_creator, storage = None, logger_creator
         self._logger_creator = logger_creator
         super().__init__(config, storage)
 
@@ -64,6 +66,13 @@ class Trainable(TrainableOfRay1):
         if self._result_logger is not None:
             self._result_logger.on_result(result)
 
+    def stop(self) -> None:
+        """Ends it; a logger that `logger_creator` made is flushed and closed behind that."""
+        cast("Any", super()).stop()  # Ray has no types here
+        logger, self._result_logger = self._result_logger, None
+        for name in ("flush", "close"):
+            getattr(logger, name, _nothing)()
+
     def _setup_logdir(self) -> None:
         if self._storage or self._logger_creator is None:
             super()._setup_logdir()
@@ -77,3 +86,7 @@ class Trainable(TrainableOfRay1):
             path = os.fspath(checkpoint_path)
             checkpoint_path = checkpoint_paths.noted_directory(path) or path
         super().restore(checkpoint_path)
+
+
+def _nothing() -> None:
+    """What a logger without `flush` or `close` does."""

@@ -206,6 +206,9 @@ def _reserved(resources: Any) -> dict[str, Any]:
     named = {field.name for field in dataclasses.fields(Resources)}
     given = {name: amount for name, amount in resources.items() if name in named}
     custom = {name: amount for name, amount in resources.items() if name not in named}
+    if unknown := [name for name in custom if name.startswith("extra_")]:
+        wanted = sorted(name for name in named if name.startswith("extra_"))
+        raise ConfigError(f"resources_per_trial: got {unknown}, wanted of workers' resources {wanted}")
     given["custom_resources"] = {**(given.get("custom_resources") or {}), **custom}
     return {"resources_per_trial": Resources(**{"cpu": 0, **given})}
 

@@ -227,6 +227,20 @@ def test_a_population_that_fits_trains_side_by_side(ray_runtime, tmp_path):
     assert len(list(starts.iterdir())) == 2 + scheduler._num_perturbations
 
 
+def test_constructors_of_todays_trainables_may_hand_on_the_storage_by_place(ray_runtime, tmp_path):
+    from rlframe import tune
+
+    class Todays(tune.Trainable):
+        def __init__(self, config=None, storage=None):
+            super().__init__(config, storage)
+
+        def step(self):
+            return {"logdir": self.logdir}
+
+    (trial,) = tune.run(Todays, stop={"training_iteration": 1}, local_dir=str(tmp_path), verbose=0).trials
+    assert Path(trial.last_result["logdir"]).is_relative_to(tmp_path)
+
+
 def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp_path):
     from rlframe import tune
 

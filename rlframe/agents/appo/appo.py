@@ -111,7 +111,7 @@ class UpdateTargetAndKL:
 def execution_plan(workers: WorkerSet, config: APPOConfig) -> LocalIterator[Any]:
     """Runs IMPALA's plan; behind learner steps the target policy and the KL penalty are updated."""
     config = APPOConfig.view(config)
-    return asynchronous_plan(workers, config)
+    return asynchronous_plan(workers, config, UpdateTargetAndKL)  # configs of a program's own may derive nothing
 
 
 DEFAULT_CONFIG: dict[str, Any] = APPOConfig.defaults()

@@ -140,14 +140,17 @@ class AsynchronousConfig(ActorCriticConfig, ActionBoundConfig):
         return not self.vtrace
 
 
-def asynchronous_plan(workers: WorkerSet, config: AsynchronousConfig) -> LocalIterator[Any]:
+def asynchronous_plan(
+    workers: WorkerSet, config: AsynchronousConfig, after_train_step: Function | None = None
+) -> LocalIterator[Any]:
     """Lets (1) workers fill the learner's queue, while (2) the learner's new weights go to the workers.
 
     Args:
         workers: The WorkerSet.
         config: The trainer's config.
+        after_train_step: Stands in where the config says none.
     """
-    learner = make_learner(workers, config)
+    learner = make_learner(workers, config, after_train_step)
     store = gather_experiences(workers, config).for_each(FeedLearner(learner))
     learned = learner.results().for_each(BroadcastLearned(workers, learner))
     train = Concurrently([store, learned], mode="async", output_indexes=[1])

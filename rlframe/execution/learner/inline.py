@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import queue
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rlframe.evaluation.rollout_worker import held
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
@@ -16,18 +17,14 @@ from rlframe.utils.metrics.learner_info import merge_learner_infos
 from rlframe.utils.timer import TimerStat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from rlframe.execution.plan.context import Batch
 
 
-class _Pair(NamedTuple):
-    env_steps: int
-    infos: dict[str, Any]
-
-
-class LearnerResult(_Pair):
-    """What a learner tells of one learner step; a pair, as in RLlib: `count, infos = result`.
+@dataclass(frozen=True)
+class LearnerResult:
+    """What a learner tells of one learner step; it unpacks to the first two, as in RLlib: `count, infos = result`.
 
     Attributes:
         env_steps: Env steps that are now learned from; 0 for a pass after which the same batch comes again.
@@ -36,16 +33,13 @@ class LearnerResult(_Pair):
         weights: A copy of the weights after this step, `{policy id: weights}`, where workers shall get them.
     """
 
+    env_steps: int
+    infos: dict[str, Any]
     agent_steps: int
-    weights: dict[str, Any] | None
+    weights: dict[str, Any] | None = None
 
-    def __new__(
-        cls, env_steps: int, infos: dict[str, Any], agent_steps: int, weights: dict[str, Any] | None = None
-    ) -> LearnerResult:
-        """Makes the pair, and what is beside it."""
-        made = super().__new__(cls, env_steps, infos)
-        made.agent_steps, made.weights = agent_steps, weights
-        return made
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.env_steps, self.infos)
 
 
 class BatchLearner:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.models.conv_sizes import ConvPlan, Filters, plan_convs
-from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, xavier_uniform
+from rlframe.models.tf.misc import activation_function, flat_rows, initial_rng, keras_activation, xavier_uniform
 from rlframe.models.tf.variables import VariableOwner
 from rlframe.utils.quiet_tf import tf
 
@@ -33,6 +33,7 @@ class ConvStack(VariableOwner):
         self._plans, self.out_size = plan_convs(shape, filters, reduce=reduce)
         self._shape = tuple(int(size) for size in shape)
         self._activation = activation_function(activation)
+        self._keras_activation = keras_activation(activation)
         for index, plan in enumerate(self._plans):
             size = (plan.out_channels, plan.in_channels, *plan.kernel)
             self.add_weight(f"{_name(index, plan)}.weight", xavier_uniform(initial_rng(), size))
@@ -62,7 +63,7 @@ class ConvStack(VariableOwner):
         plan = self._plans[index]
         return partial(
             tf.keras.layers.Conv2D, plan.out_channels, plan.kernel, plan.stride,
-            padding="valid" if plan.padding is None else "same", activation=self._activation,
+            padding="valid" if plan.padding is None else "same", activation=self._keras_activation,
         )  # fmt: skip
 
     def weights_of(self, index: int) -> tuple[Any, Any]:

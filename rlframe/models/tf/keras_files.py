@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from typing import Any
 
 from rlframe.utils.quiet_tf import tf
@@ -21,11 +22,16 @@ def accept(keras: Any) -> None:
 
     @functools.wraps(save)
     def save_weights(self: Any, filepath: Any, overwrite: bool = True, save_format: Any = None, **kwargs: Any) -> None:
-        del save_format
+        if save_format not in (None, "h5"):
+            warnings.warn(
+                f"save_format={save_format!r}: Keras 3 has HDF5 alone, which load_weights reads", stacklevel=2
+            )
         path = os.fspath(filepath)
         if path.endswith(_PRESENT):
             save(self, filepath, overwrite, **kwargs)
             return
+        if not self.built:
+            raise ValueError(f"save_weights({path!r}): {self.name} has no weights yet; call it on inputs once, before")
         os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
         with h5py.File(path, "w" if overwrite else "x") as file:
             formats.save_weights_to_hdf5_group(file, self)
@@ -47,8 +53,14 @@ def accept(keras: Any) -> None:
 class ViewModel(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types
     """A network as a Keras model; its files hold plain layers with copies of the weights, which Keras reads alone."""
 
-    def save(self, filepath: Any, overwrite: bool = True, **kwargs: Any) -> None:
+    def save(self, filepath: Any, overwrite: bool = True, save_format: Any = None, **kwargs: Any) -> None:
         """Writes a file (`.keras`, `.h5`), or else a directory of TensorFlow's, a SavedModel.
+
+        Args:
+            filepath: Where to.
+            overwrite: Whether a file that is there may be replaced.
+            save_format: "h5" writes such a file under any name.
+            **kwargs: What `keras.Model.save` takes.
 
         Raises:
             ValueError: If there is no plain layer of Keras' for one of the network's.
@@ -56,13 +68,10 @@ class ViewModel(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no type
         copied = plain(self)
         if os.fspath(filepath).endswith((".keras", *_OLDER)):
             copied.save(filepath, overwrite=overwrite, **kwargs)
+        elif save_format == "h5":
+            tf.keras.src.legacy.saving.legacy_h5_format.save_model_to_hdf5(copied, filepath, overwrite)
         else:
             copied.export(filepath, verbose=False)
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the plain model's description."""
-        config: dict[str, Any] = plain(self).get_config()
-        return config
 
 
 def plain(model: Any) -> Any:

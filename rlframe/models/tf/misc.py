@@ -47,6 +47,12 @@ def activation_function(name: str | None) -> Activation | None:
     return ACTIVATION_FUNCTIONS[normalize_activation(name)]
 
 
+def keras_activation(name: str | None) -> str:
+    """Returns Keras' own name of an activation, with which Keras reads its files."""
+    known = normalize_activation(name)
+    return {"swish": "silu"}.get(known, known)
+
+
 def initial_rng() -> np.random.Generator:
     """Returns the generator that initial weights are drawn from.
 

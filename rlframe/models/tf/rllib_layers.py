@@ -13,7 +13,7 @@ from rlframe.models.rllib_names import keras_name
 from rlframe.models.spec import AppendBias, Convolutions, Dense, Layer, Network
 from rlframe.models.tf import keras_two
 from rlframe.models.tf.keras_files import ViewModel
-from rlframe.models.tf.misc import activation_function
+from rlframe.models.tf.misc import keras_activation
 from rlframe.models.tf.variables import VIEWS
 from rlframe.utils.quiet_tf import tf
 
@@ -291,7 +291,7 @@ def _views(model: Any, layer: Layer, variables: Mapping[str, Any], prefix: str) 
     dense = None
     if isinstance(layer, Dense) and len(mine) == 2:
         (units,) = (int(variable.shape[0]) for variable in mine.values() if len(variable.shape) == 2)
-        dense = partial(tf.keras.layers.Dense, units, activation=activation_function(layer.activation))
+        dense = partial(tf.keras.layers.Dense, units, activation=keras_activation(layer.activation))
     return [_view(layer.name, function, named, dense)]
 
 

@@ -302,7 +302,8 @@ def test_a_distribution_may_ask_for_outputs_of_a_shape():
 
         def forward(self, input_dict, state, seq_lens):
             self.obs = input_dict["obs_flat"].float()
-            return self.layer(self.obs).reshape(-1, *self.num_outputs), state
+            made = self.layer(self.obs)  # in front of an LSTM, whatever the width
+            return made.reshape(-1, *self.num_outputs) if np.ndim(self.num_outputs) else made, state
 
         def value_function(self):
             return self.value(self.obs).squeeze(1)
@@ -314,4 +315,5 @@ def test_a_distribution_may_ask_for_outputs_of_a_shape():
         return trainer.workers.local_worker().sample()["action_dist_inputs"].shape
 
     assert inputs_of({"custom_model": TwoRows}) == (200, 2, 1)
+    assert inputs_of({"custom_model": TwoRows, "use_lstm": True, "lstm_cell_size": 4}) == (200, 2)
     assert inputs_of({}) == (200, 2)  # the default network's are flat

@@ -1,6 +1,7 @@
 """Learners: threads that learn from a queue, what stops them, and the one without a thread."""
 
 import contextlib
+import copy
 import gc
 import threading
 
@@ -293,6 +294,7 @@ def test_without_a_thread_pulling_learns():
     learner.inqueue.put(make_batch(4))
     told = next(results)
     assert isinstance(told, LearnerResult)
+    assert copy.deepcopy(told).agent_steps == told.agent_steps == 4
     assert told.env_steps == 4
     assert told.infos["default_policy"]["learner_stats"]["loss"] == 1.5  # the mean of 1 and 2
     assert rows(learner) == [[0, 1, 2, 3]] * 2

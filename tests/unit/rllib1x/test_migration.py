@@ -331,7 +331,7 @@ c = np.math.pi * np.in1d(x, y)
         migration.after
         == """import rlframe
 import numpy as np
-a = np.array(rows, np.bool_, copy=None), np.array(frame, copy = None, dtype=np.asmatrix)
+a = np.asarray(rows, np.bool_), np.asarray(frame, dtype=np.asmatrix)
 b = np.array(frame, copy=True), frame.astype(float, copy=False), mine.array(frame, copy=False)
 c = np.math.pi * np.in1d(x, y)
 """

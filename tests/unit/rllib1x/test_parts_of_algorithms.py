@@ -323,6 +323,26 @@ def test_a_copy_of_appos_plan_learns_sends_and_updates_the_target():
     trainer.stop()
 
 
+def test_appos_plan_updates_the_target_of_a_trainer_that_builds_its_own_parts():
+    from rlframe.agents.ppo.appo import APPOTrainer
+
+    class Mine(APPOTrainer):
+        def _init(self, config, env_creator):
+            self.workers = self._make_workers(
+                env_creator=env_creator,
+                validate_env=None,
+                policy_class=self._policy_class,
+                config=config,
+                num_workers=0,
+            )
+            self.train_exec_impl = APPOTrainer.execution_plan(self.workers, config)
+
+    config = {"rollout_fragment_length": 20, "train_batch_size": 40, "min_iter_time_s": 0, "num_workers": 0}
+    trainer = Mine(config, env="CartPole-v1")
+    assert trainer.train()["info"]["num_target_updates"] >= 1
+    trainer.stop()
+
+
 def test_q_values_of_observations_alone_as_up_to_rllib_1_2():
     from rlframe.agents.dqn.dqn_torch_policy import compute_q_values
 

@@ -50,9 +50,9 @@ def test_what_a_trainable_requests_in_the_way_of_ray_1_is_what_todays_tune_reser
                 cpu=2, gpu=0, memory=7, extra_cpu=config["workers"], extra_memory=6, extra_custom_resources={"arm": 3}
             )
 
-    requested = Workers.default_resource_request({"workers": 3})
+    requested = Workers.default_resource_request({"workers": 1})
     assert isinstance(requested, PlacementGroupFactory)
-    assert requested.bundles == [{"CPU": 2.0, "memory": 7.0}, {"CPU": 3.0, "memory": 6.0, "arm": 3.0}]
+    assert requested.bundles == [{"CPU": 2.0, "memory": 7.0}, {"CPU": 1.0, "memory": 6.0, "arm": 3.0}]
     driverless = Resources(cpu=0, gpu=0, extra_cpu=1, extra_object_store_memory=9)
     assert (driverless.bundles, driverless.head_bundle_is_empty) == ([{"CPU": 1.0, "object_store_memory": 9.0}], True)
     assert requested == pickle.loads(pickle.dumps(requested)) != driverless
@@ -69,10 +69,19 @@ def test_outside_of_tune_a_trainable_logs_by_what_logger_creator_makes(tmp_path)
         def __init__(self, config=None, logger_creator=None):
             super().__init__(config, logger_creator)
 
-    trainable = Mine({"start": 1}, lambda config: JsonLogger(config, str(tmp_path / "mine")))
+    closed = []
+
+    class Logger(JsonLogger):
+        def close(self):
+            super().close()
+            closed.append(self.logdir)
+
+    trainable = Mine({"start": 1}, lambda config: Logger(config, str(tmp_path / "mine")))
     assert trainable.logdir == str(tmp_path / "mine")
     trainable.train()
     assert json.loads((tmp_path / "mine" / "result.json").read_text())["count"] == 2
+    trainable.stop()
+    assert closed == [str(tmp_path / "mine")]
 
 
 class Filed(Trainable):

@@ -1,11 +1,14 @@
 """Arguments of Ray 1.x's `tune.run`, before anything is run."""
 
+import collections
 import copy
 import functools
 import importlib
 import inspect
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -255,7 +258,26 @@ def test_loggers_of_tunes_files_write_them_outside_of_tune_alone(tmp_path: Path)
     ],
 )
 def test_extra_resources_are_bundles_for_what_a_trial_starts(given: dict[str, float], bundles: list[object]) -> None:
-    assert translate_run({"resources_per_trial": given})["resources_per_trial"].bundles == bundles
+    own, *extra = translate_run({"resources_per_trial": given})["resources_per_trial"].bundles
+    assert [own, *_summed(extra)] == bundles  # one bundle, or one for each CPU, as nodes are
+
+
+def test_misspelt_extra_resources_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"got \['extra_cpus'\], wanted of workers' resources \['extra_cpu', "):
+        translate_run({"resources_per_trial": {"cpu": 1, "extra_cpus": 2}})
+
+
+def _summed(bundles: list[dict[str, float]]) -> list[dict[str, float]]:
+    total = collections.Counter[str]()
+    for bundle in bundles:
+        total.update(bundle)  # type: ignore[arg-type]
+    return [dict(total)] if total else []
+
+
+def test_before_ray_is_started_extra_cpus_are_bundles_that_fit_into_any_node() -> None:
+    program = "from rlframe.tune.resources import Resources; print(Resources(cpu=1, extra_cpu=3).bundles)"
+    told = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True)
+    assert told.stdout.splitlines()[-1] == str([{"CPU": 1.0}] * 4)
 
 
 def test_functions_of_the_spec_say_what_a_function_reserves() -> None:
@@ -266,7 +288,7 @@ def test_functions_of_the_spec_say_what_a_function_reserves() -> None:
     arguments = translate_run({"resources_per_trial": given})
     trainable = reserving(train, arguments)
     assert arguments == {}
-    assert trainable._resources({"num_gpus": 0, "num_workers": 2}).bundles == [{"CPU": 1.0}, {"CPU": 2.0}]
+    assert _summed(trainable._resources({"num_gpus": 0, "num_workers": 2}).bundles) == [{"CPU": 3.0}]
     assert trainable._resources({"num_gpus": 1, "num_workers": 0}).bundles == [{"CPU": 1.0, "GPU": 1.0}]
     one = translate_run({"resources_per_trial": {"cpu": lambda spec: spec.config.cores}})
     assert reserving(train, one)._resources({"cores": 3}).bundles == [{"CPU": 3.0}]

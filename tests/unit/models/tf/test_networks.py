@@ -15,9 +15,10 @@ from rlframe.utils.spaces.repeated import Repeated
 tf = pytest.importorskip("tensorflow")
 
 from rlframe.agents.dqn.dqn_tf_model import DQNTFModel  # noqa: E402 - TensorFlow may be missing
+from rlframe.models.tf import keras_two  # noqa: E402
 from rlframe.models.tf.complex_input_net import ComplexInputNetwork  # noqa: E402
 from rlframe.models.tf.fcnet import FullyConnectedNetwork  # noqa: E402
-from rlframe.models.tf.misc import seeded_initial_weights  # noqa: E402
+from rlframe.models.tf.misc import ACTIVATION_FUNCTIONS, seeded_initial_weights  # noqa: E402
 from rlframe.models.tf.recurrent_net import RecurrentNetwork  # noqa: E402
 from rlframe.models.tf.tf_modelv2 import TFModelV2  # noqa: E402
 from rlframe.models.tf.visionnet import VisionNetwork  # noqa: E402
@@ -507,6 +508,23 @@ def test_files_of_a_base_model_are_plain_keras(kind, tmp_path):
     model.base_model.save(tmp_path / "directory")
     loaded = tf.saved_model.load(tmp_path / "directory")
     np.testing.assert_allclose(loaded.serve(obs)[0], wanted[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras' variables
+@pytest.mark.parametrize("activation", ACTIVATION_FUNCTIONS)
+def test_keras_knows_the_activations_in_files_of_a_base_model(activation, tmp_path):
+    model, obs = fcnet(fcnet_hiddens=[5], fcnet_activation=activation), rows(3, 3)
+    model.base_model.save(tmp_path / "model.keras")
+    found = tf.keras.models.load_model(tmp_path / "model.keras", compile=False)
+    np.testing.assert_allclose(found(obs)[0], model.base_model(obs)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_without_weights_yet_writes_none(tmp_path):
+    keras_two.accept()
+    model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="has no weights yet; call it on inputs once"):
+        model.save_weights(tmp_path / "weights.h5")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["model.weights.h5", "model.h5", "model"])
