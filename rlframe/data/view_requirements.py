@@ -22,7 +22,7 @@ def _any_number() -> Any:
 
 def _as_programs_know_it(space: Any) -> Any:
     """Returns a space that the old gym's classes know, too, where a program has imported that."""
-    from rlframe.utils.spaces.old_gym import convert_spaces
+    from rlframe.utils.spaces.old_gym import convert_spaces  # brings Gymnasium, which batches alone do without
 
     return convert_spaces(_any_number() if space is None else space)
 

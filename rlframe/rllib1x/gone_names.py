@@ -60,7 +60,7 @@ def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpr
 def as_array(call: cst.Call, modules: Mapping[str, str]) -> cst.Call:
     """Returns `np.asarray(x)` for `np.array(x, copy=False)`, which NumPy 2 refuses where it must copy.
 
-    Both mean the same until NumPy 1, where nothing but a dtype and an order is given as well; other calls stay.
+    In NumPy 1 both mean the same where nothing but a dtype and an order is given as well. Other calls stay.
     """
     called, kept = call.func, [each for each in call.args if not _is_copy_false(each)]
     if not (isinstance(called, cst.Attribute) and called.attr.value == "array" and isinstance(called.value, cst.Name)):

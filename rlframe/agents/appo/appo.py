@@ -68,10 +68,10 @@ class UpdateTargetAndKL:
 
     def __call__(self, item: Any) -> Any:
         """Notes divergences, and updates after enough learner steps."""
-        if isinstance(item, tuple):
-            env_steps, infos = item
-        else:
+        if isinstance(item, Mapping):  # the plan has counted the steps
             env_steps, infos = _get_shared_metrics().counters[STEPS_TRAINED_COUNTER] - self._env_steps, item
+        else:
+            env_steps, infos = item
         for policy_id, info in infos.items():
             kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
             if kl is not None:
