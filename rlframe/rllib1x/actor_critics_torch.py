@@ -40,9 +40,3 @@ def stats(policy: Any, train_batch: Any) -> dict[str, Any]:
     """Returns what the loss kept, the learning rate and the weight of the entropy bonus."""
     del train_batch
     return {"cur_lr": policy.cur_lr, "entropy_coeff": policy.entropy_coeff, **policy._loss_outputs}
-
-
-def pg_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
-    """Returns what PG's loss kept: the loss."""
-    del train_batch
-    return dict(policy._loss_outputs)

@@ -11,7 +11,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from rlframe.env.adapt import adapt_env
+from rlframe.env.base_env import BaseEnv, to_base_env
 from rlframe.env.env_context import EnvContext
+from rlframe.env.multi_agent_adapt import is_multi_agent
 from rlframe.env.registry import resolve_env
 
 
@@ -27,6 +29,52 @@ def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
     """
     context = env_context if isinstance(env_context, EnvContext) else EnvContext(env_context)
     return resolve_env(env_descriptor)[1](context)
+
+
+class _Polled(type):
+    """The class of classes that name a kind of `BaseEnv`: calling one makes such, whose class is another."""
+
+    several_agents: bool
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.polled(*args, **kwargs)  # type: ignore[attr-defined]
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        if not isinstance(instance, BaseEnv):
+            return False
+        envs = instance.envs
+        return bool(envs) and is_multi_agent(envs[0]) == cls.several_agents
+
+
+class VectorEnvWrapper(metaclass=_Polled):
+    """What RLlib polled environments of one agent by: callbacks ask whether their `base_env` is one.
+
+    Called with a `VectorEnv` it returns the `BaseEnv` around it.
+    """
+
+    several_agents = False
+
+    @staticmethod
+    def polled(vector_env: Any) -> BaseEnv:
+        """Returns the `BaseEnv` around a `VectorEnv`."""
+        return to_base_env(vector_env)
+
+
+class MultiAgentEnvWrapper(metaclass=_Polled):
+    """What RLlib polled environments of several agents by: callbacks ask whether their `base_env` is one.
+
+    Called with `make_env`, a list of environments and their number it returns the `BaseEnv` around them.
+    """
+
+    several_agents = True
+
+    @staticmethod
+    def polled(make_env: Any, existing_envs: Any = (), num_envs: int = 1) -> BaseEnv:
+        """Returns the `BaseEnv` around environments, of which the first exists or is made."""
+        if len(existing_envs) > 1:
+            made = dict(enumerate(existing_envs))
+            return to_base_env(made[0], lambda i: made[i] if i in made else make_env(i), max(num_envs, len(made)))
+        return to_base_env(existing_envs[0] if existing_envs else make_env(0), make_env, num_envs)
 
 
 def add_RewardUncertaintyEnvClassWrapper(  # noqa: N802 (RLlib's name)

@@ -289,6 +289,12 @@ def all_tower_reduce(path: tuple[Any, ...], *tower_data: Any) -> Any:
     return reduce(tower_data)
 
 
+def pg_loss_stats(policy: Any, train_batch: Any) -> dict[str, Any]:
+    """Returns what PG's loss kept: the loss."""
+    del train_batch
+    return dict(policy._loss_outputs)
+
+
 def with_base_config(base_config: Mapping[str, Any], extra_config: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of a config with another one's keys over it, as RLlib's function does: whole sections at once."""
     return {**copy.deepcopy(dict(base_config)), **extra_config}

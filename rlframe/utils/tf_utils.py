@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from gymnasium import spaces
 
+from rlframe.utils.flat_inputs import flat_leaves
 from rlframe.utils.numpy import FLOAT_MAX, FLOAT_MIN
 from rlframe.utils.quiet_tf import tf
 from rlframe.utils.spaces.old_gym import converted
@@ -19,6 +21,7 @@ __all__ = [
     "FLOAT_MAX",
     "FLOAT_MIN",
     "explained_variance",
+    "flatten_inputs_to_1d_tensor",
     "huber_loss",
     "l2_loss",
     "make_tf_callable",
@@ -84,6 +87,28 @@ def one_hot(x: Tensor, space: Any) -> Tensor:
         parts = [tf.one_hot(tf.cast(x[..., i], tf.int64), int(n)) for i, n in enumerate(sizes)]
         return tf.concat(parts, axis=-1)
     raise ValueError(f"one_hot: got the space {space}; wanted Discrete or MultiDiscrete.")
+
+
+def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axis: bool = False) -> Tensor:
+    """Returns nested inputs side by side in one tensor, Discrete and MultiDiscrete leaves as one-hot codes.
+
+    Args:
+        inputs: A tensor or a dict or tuple of tensors `[B, …]`; dicts count in the order of their sorted keys.
+        spaces_struct: The leaves' spaces in the same structure; None means no leaf is one-hot coded.
+        time_axis: Whether tensors are `[B, T, …]`.
+
+    Returns:
+        Float32 `[B, D]`, or `[B, T, D]` with a time axis.
+    """
+    keep = 2 if time_axis else 1
+
+    def flatten(leaf: Any, space: Any) -> Tensor:
+        tensor = tf.convert_to_tensor(leaf)
+        tensor = tf.cast(tensor if space is None else one_hot(tensor, space), tf.float32)
+        width = math.prod(tensor.shape[keep:])  # not −1, which has no answer for a batch without rows
+        return tf.reshape(tensor, tf.concat([tf.shape(tensor)[:keep], [width]], 0))
+
+    return tf.concat(list(flat_leaves(inputs, spaces_struct, flatten)), axis=-1)
 
 
 def zero_logps_from_actions(actions: Any) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor, nn
 
+from rlframe.utils.flat_inputs import flat_leaves
 from rlframe.utils.numpy import FLOAT_MAX, FLOAT_MIN, SMALL_NUMBER, convert_to_numpy
 from rlframe.utils.spaces.old_gym import converted
 
@@ -159,25 +160,14 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
     Returns:
         Float `[B, D]`, or `[B, T, D]` with a time axis.
     """
-    parts: list[Tensor] = []
-    _collect_flat(inputs, spaces_struct, 2 if time_axis else 1, parts)
-    return torch.cat(parts, dim=-1)
+    keep = 2 if time_axis else 1
 
+    def flatten(leaf: Any, space: Any) -> Tensor:
+        tensor = torch.as_tensor(leaf)
+        tensor = (tensor if space is None else one_hot(tensor, space)).float()
+        return tensor.reshape(*tensor.shape[:keep], -1)
 
-def _collect_flat(value: Any, space: Any, keep: int, parts: list[Tensor]) -> None:
-    space = converted(space)
-    nested = getattr(space, "spaces", space)
-    if isinstance(value, Mapping):
-        for key in sorted(value):
-            _collect_flat(value[key], None if nested is None else nested[key], keep, parts)
-    elif isinstance(value, (tuple, list)):
-        for index, part in enumerate(value):
-            _collect_flat(part, None if nested is None else nested[index], keep, parts)
-    else:
-        tensor = torch.as_tensor(value)
-        coded = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete))
-        tensor = (one_hot(tensor, space) if coded else tensor).float()
-        parts.append(tensor.reshape(*tensor.shape[:keep], -1))
+    return torch.cat(list(flat_leaves(inputs, spaces_struct, flatten)), dim=-1)
 
 
 def softmax_cross_entropy_with_logits(logits: Tensor, labels: Tensor) -> Tensor:
