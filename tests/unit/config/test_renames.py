@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.dqn import ApexTrainer, DQNTrainer
 from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.sac import SACTrainer
 from rlframe.config.common import CommonConfig
@@ -328,3 +328,16 @@ def test_no_videos_may_be_said_by_none() -> None:
 def test_copies_of_losses_read_keys_of_no_meaning_as_unset() -> None:
     assert with_other_names({"moving_average_sqd_adv_norm_start": 100.0})["bc_logstd_coeff"] == 0.0
     assert "bc_logstd_coeff" not in with_other_names({"gamma": 0.9})
+
+
+def test_buffer_sections_of_rllib_113_are_understood() -> None:
+    r2d2 = {"_enable_replay_buffer_api": False, "type": "MultiAgentReplayBuffer", "prioritized_replay": False}
+    with pytest.warns(RenamedKeyWarning):
+        merged = DQNTrainer.merge_trainer_configs(DQNTrainer.get_default_config(), {"replay_buffer_config": r2d2})
+    assert merged["prioritized_replay"] is False
+    apex = {"no_local_replay_buffer": True, "type": "MultiAgentReplayBuffer", "replay_batch_size": 64}
+    given = {"replay_buffer_config": apex, "replay_buffer_shards_colocated_with_driver": True}
+    with pytest.warns(RenamedKeyWarning, match="with shards there is no other buffer"):
+        merged = ApexTrainer.merge_trainer_configs(ApexTrainer.get_default_config(), given)
+    assert (merged["train_batch_size"], merged["prioritized_replay"]) == (64, True)
+    assert "no_local_replay_buffer" not in merged["replay_buffer_config"]
