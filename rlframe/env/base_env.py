@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from rlframe.env.adapt import user_env
 from rlframe.env.agent_dicts import ALL
 from rlframe.env.external_env import ExternalEnv
 from rlframe.env.multi_agent_adapt import MultiAgentAdapter, SingleAgentAsMany, is_multi_agent
+from rlframe.env.multi_agent_env import MultiAgentEnv
 from rlframe.env.polled_simulator import ASYNC_RESET_RETURN as ASYNC_RESET_RETURN
 from rlframe.env.polled_simulator import PolledSimulator
 from rlframe.env.sub_environments import SubEnvironment
@@ -86,6 +87,44 @@ class BaseEnv:
     def action_space(self) -> Any:
         """The action space of the first environment, or None without any."""
         return self._envs[0].action_space if self._envs else None
+
+    def get_agent_ids(self) -> set[Any]:
+        """Returns the ids of an environment's agents; of one without several the one that stands for its agent."""
+        first = self.envs[0] if self.envs else None
+        return set(first.get_agent_ids()) if isinstance(first, MultiAgentEnv) else {_DUMMY_AGENT_ID}
+
+    def observation_space_sample(self, agent_id: Iterable[Any] | None = None) -> dict[int, ByAgent]:
+        """Returns random observations by environment and agent; None for `agent_id` means all agents."""
+        return self._samples("observation_space", agent_id)
+
+    def action_space_sample(self, agent_id: Iterable[Any] | None = None) -> dict[int, ByAgent]:
+        """Returns random actions by environment and agent; None for `agent_id` means all agents."""
+        return self._samples("action_space", agent_id)
+
+    def observation_space_contains(self, x: Mapping[int, Mapping[Any, Any]]) -> bool:
+        """Returns whether observations by environment and agent are in their spaces."""
+        return self._contain("observation_space", x)
+
+    def action_space_contains(self, x: Mapping[int, Mapping[Any, Any]]) -> bool:
+        """Returns whether actions by environment and agent are in their spaces."""
+        return self._contain("action_space", x)
+
+    def _samples(self, name: str, agents: Iterable[Any] | None) -> dict[int, ByAgent]:
+        def sample(env: Any) -> ByAgent:
+            if isinstance(env, MultiAgentEnv):
+                return dict(getattr(env, f"{name}_sample")(agents or None))
+            return {_DUMMY_AGENT_ID: getattr(env, name).sample()}
+
+        return {index: sample(env) for index, env in enumerate(self.envs)}
+
+    def _contain(self, name: str, x: Mapping[int, Mapping[Any, Any]]) -> bool:
+        envs = self.envs
+        return all(
+            getattr(envs[index], f"{name}_contains")(by_agent)
+            if isinstance(envs[index], MultiAgentEnv)
+            else all(getattr(envs[index], name).contains(value) for value in by_agent.values())
+            for index, by_agent in x.items()
+        )
 
     def __getattr__(self, name: str) -> Any:
         """Finds the user's `VectorEnv` under the name that RLlib had for it; without one this stands for it."""

@@ -182,10 +182,19 @@ def collect_metrics(
     remote_workers: Sequence[Any] = (),
     to_be_collected: Sequence[Any] = (),
     timeout_seconds: float = 180,
+    keep_custom_metrics: bool = False,
 ) -> dict[str, Any]:
-    """Returns the summary of the episodes that finished since the last call, without smoothing."""
+    """Returns the summary of the episodes that finished since the last call, without smoothing.
+
+    Args:
+        local_worker: The worker in this process.
+        remote_workers: Others.
+        to_be_collected: What was asked of remote workers before and has not come yet.
+        timeout_seconds: How long to wait for remote workers.
+        keep_custom_metrics: Whether `custom_metrics` are lists of the episodes' values.
+    """
     episodes, _ = collect_episodes(local_worker, remote_workers, to_be_collected, timeout_seconds)
-    return summarize_episodes(episodes, episodes)
+    return summarize_episodes(episodes, episodes, keep_custom_metrics=keep_custom_metrics)
 
 
 def summarize_episodes(

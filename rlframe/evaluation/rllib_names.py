@@ -95,6 +95,7 @@ class RLlibWorkerNames:
         observation_space: Any = None,
         action_space: Any = None,
         config: Mapping[str, Any] | None = None,
+        policy_state: dict[str, Any] | None = None,
         policy_mapping_fn: Any = None,
         policies_to_train: Any = None,
     ) -> Policy:
@@ -106,6 +107,7 @@ class RLlibWorkerNames:
             observation_space: Space of its agents' observations; None takes the environment's.
             action_space: Space of its agents' actions; None takes the environment's.
             config: What differs from the trainer's config.
+            policy_state: What another policy's `get_state()` returned; None begins anew.
             policy_mapping_fn: A new mapping of agents to policies, for agents that appear from now on; None keeps it.
             policies_to_train: New policies to learn; None keeps them.
 
@@ -118,7 +120,13 @@ class RLlibWorkerNames:
         self.set_policy_mapping_fn(policy_mapping_fn)
         self.set_policies_to_train(policies_to_train)
         added: Policy = self.policy_map[policy_id]
+        if policy_state is not None:
+            added.set_state(policy_state)
         return added
+
+    def set_is_policy_to_train(self: Any, is_policy_to_train: Any) -> None:
+        """Takes other policies to learn (the name of RLlib 1.13); see `set_policies_to_train`."""
+        self.set_policies_to_train(is_policy_to_train)
 
     def export_policy_model(self, export_dir: str, policy_id: str = DEFAULT_POLICY_ID, onnx: int | None = None) -> None:
         """Writes a policy's network; see its `export_model`."""

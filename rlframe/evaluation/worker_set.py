@@ -233,7 +233,12 @@ class WorkerSet:
         return self._config.sample_in_numpy and not reads_any_of(self._local_worker.callbacks, OF_FRAMEWORKS)
 
     def add_policy(
-        self, policy_id: str, spec: Any, policy_mapping_fn: Any = None, policies_to_train: Any = None
+        self,
+        policy_id: str,
+        spec: Any,
+        policy_mapping_fn: Any = None,
+        policies_to_train: Any = None,
+        policy_state: dict[str, Any] | None = None,
     ) -> None:
         """Adds a policy to all workers, and takes a new mapping and new policies to train where they are given.
 
@@ -242,12 +247,15 @@ class WorkerSet:
             spec: A `PolicySpec`, or a tuple of its parts.
             policy_mapping_fn: A new mapping of agents to policies; None keeps it.
             policies_to_train: New policies to learn; None keeps them.
+            policy_state: What another policy's `get_state()` returned; None begins anew.
         """
         local = self._local_worker
         before = local._mapping_fn
         local.set_policy_mapping_fn(policy_mapping_fn)  # it may tell the new policy's spaces
         try:
             local.add_policies({policy_id: spec})
+            if policy_state is not None:
+                local.policy_map[policy_id].set_state(policy_state)
         except Exception:
             local._mapping_fn = before
             raise
@@ -294,13 +302,22 @@ class WorkerSet:
         """Returns the remote workers' numbers, in the order of `remote_workers()`."""
         return list(self._indexes)
 
-    def sync_weights(self, policies: list[str] | None = None, global_vars: Mapping[str, Any] | None = None) -> None:
+    def sync_weights(
+        self,
+        policies: list[str] | None = None,
+        global_vars: Mapping[str, Any] | None = None,
+        *,
+        from_worker: RolloutWorker | None = None,
+    ) -> None:
         """Sends the local worker's weights to all remote ones.
 
         Args:
             policies: Ids of the policies; all when None.
             global_vars: `{"timestep": steps of all workers so far}`, of which the local worker is told, too.
+            from_worker: A worker of another set, whose weights all workers of this one get; None is the local worker.
         """
+        if from_worker is not None:
+            self._local_worker.set_weights(from_worker.get_weights(policies))
         if global_vars is not None:
             self._local_worker.set_global_vars(global_vars)
         if not self._remote_workers:
@@ -463,6 +480,10 @@ class WorkerSet:
         """Returns `func(policy, policy_id)` of each trained policy of each worker."""
         return [item for items in self.foreach_worker(lambda w: w.foreach_trainable_policy(func)) for item in items]
 
+    def is_policy_to_train(self, policy_id: str, batch: Any = None) -> bool:
+        """Returns whether a policy learns, from this batch where `policies_to_train` is a function of batches."""
+        return bool(self._local_worker.is_policy_to_train(policy_id, batch))
+
     def foreach_policy_to_train(self, func: Callable[[Any, str], Any]) -> list[Any]:
         """Returns what `foreach_trainable_policy` does."""
         return self.foreach_trainable_policy(func)
@@ -494,6 +515,27 @@ class WorkerSet:
 
         _, failures = answers_of([worker.ping.remote() for worker in self._remote_workers], timeout_s)
         return {position: str(error).strip().partition("\n")[0] for position, error in failures.items()}
+
+    def remove_failed_workers(self) -> None:
+        """Forgets the remote workers that do not answer.
+
+        Raises:
+            WorkerError: If none is left.
+        """
+        failures = self.probe()
+        self.drop(list(failures))
+        if failures and not self._remote_workers:
+            raise WorkerError(f"no remote worker is left: {'; '.join(failures.values())}; wanted one that answers")
+
+    def recreate_failed_workers(self) -> None:
+        """Replaces the remote workers that do not answer; see `recreate`.
+
+        Raises:
+            WorkerError: If one cannot be replaced.
+        """
+        failures = self.recreate(list(self.probe()))
+        for number, error in failures.items():
+            raise WorkerError(f"worker {number} could not be replaced: {error}") from error
 
     def drop(self, positions: Collection[int]) -> None:
         """Forgets remote workers that are dead."""

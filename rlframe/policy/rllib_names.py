@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.state_files import write_state
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rlframe.data.sample_batch import SampleBatch
 
 
@@ -45,6 +48,14 @@ class RLlibPolicyNames:
         """Returns an array, a list of such or a tensor as a tensor on the policy's device; PyTorch's of RLlib 0.8."""
         array = np.asarray(convert_to_numpy(arr))
         return self.to_tensors(array.astype(np.float32) if array.dtype == np.float64 else array)
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Returns `func(policy, *args, **kwargs)`."""
+        return func(self, *args, **kwargs)
+
+    def get_host(self) -> str:
+        """Returns the machine's name."""
+        return socket.gethostname()
 
     # --- batches that are loaded once and learned from in parts ------------------------------------------------
 

@@ -25,6 +25,7 @@ class PolicyTableMixin:
         observation_space: Any = None,
         action_space: Any = None,
         config: Mapping[str, Any] | None = None,
+        policy_state: dict[str, Any] | None = None,
         policy_mapping_fn: Any = None,
         policies_to_train: Any = None,
         evaluation_workers: bool = True,
@@ -37,6 +38,7 @@ class PolicyTableMixin:
             observation_space: Space of its agents' observations; None takes the environment's.
             action_space: Space of its agents' actions; None takes the environment's.
             config: What differs from the trainer's config.
+            policy_state: What another policy's `get_state()` returned; None begins anew.
             policy_mapping_fn: A new mapping of agents to policies, for agents that appear from now on; None keeps it.
             policies_to_train: New policies to learn; None keeps them.
             evaluation_workers: Whether evaluation gets it too.
@@ -54,7 +56,7 @@ class PolicyTableMixin:
         sets = self._worker_sets(evaluation_workers)
         try:
             for workers in sets:
-                workers.add_policy(policy_id, spec, policy_mapping_fn, policies_to_train)
+                workers.add_policy(policy_id, spec, policy_mapping_fn, policies_to_train, policy_state)
         except Exception:
             for workers in sets:
                 if policy_id in workers.local_worker().policy_map:

@@ -594,13 +594,18 @@ class Trainer(
         self.workers.set_tasks(set_task)
 
     def evaluate(
-        self, episodes_left_fn: Callable[[int], bool] | None = None, *, synced: bool = False
+        self,
+        episodes_left_fn: Callable[[int], bool] | None = None,
+        *,
+        synced: bool = False,
+        duration_fn: Callable[[int], Any] | None = None,
     ) -> dict[str, Any]:
         """Runs `evaluation_num_episodes` fresh episodes with the current weights; anew where evaluation workers failed.
 
         Args:
             episodes_left_fn: `fn(episodes so far) -> whether to go on`, instead of a number.
             synced: Whether the evaluation workers have the weights already.
+            duration_fn: RLlib 1.13's `fn(episodes so far) -> how many are left`, instead of `episodes_left_fn`.
 
         Returns:
             `{"evaluation": statistics of just these episodes}`.
@@ -608,6 +613,9 @@ class Trainer(
         Raises:
             EnvError: If there is no environment to evaluate in.
         """
+        if duration_fn is not None:
+            left = duration_fn
+            episodes_left_fn = lambda done: left(done) > 0  # noqa: E731 - as an argument it would be the same
         self._interrupted.clear()
         call_hook(self.callbacks, "on_evaluate_start", {"trainer": self})
         return self._evaluated(with_recovery(self, partial(self._evaluate_once, episodes_left_fn, synced=synced)))

@@ -287,3 +287,16 @@ def test_a_worker_whose_environment_always_fails_is_left_behind(trainers):
     assert result["num_healthy_workers"] == 1
     assert result["timesteps_total"] == 40
     assert trainer.workers.remote_indexes() == [2]
+
+
+def test_programs_replace_and_forget_dead_workers_themselves(trainers):
+    workers = trainers().workers
+    kill(workers.remote_workers()[0])
+    workers.recreate_failed_workers()
+    assert [ask(worker, lambda w: w.worker_index) for worker in workers.remote_workers()] == [1, 2]
+    kill(workers.remote_workers()[0])
+    workers.remove_failed_workers()
+    assert [ask(worker, lambda w: w.worker_index) for worker in workers.remote_workers()] == [2]
+    kill(workers.remote_workers()[0])
+    with pytest.raises(WorkerError, match="no remote worker is left"):
+        workers.remove_failed_workers()

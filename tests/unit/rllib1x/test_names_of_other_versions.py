@@ -1,6 +1,7 @@
 """Names that RLlib 1.0 to 1.13 had and 1.9 had not: what they do."""
 
 import json
+import socket
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from gymnasium import spaces
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.env.base_env import BaseEnv
+from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.offline.json_format import to_line
 from rlframe.utils.errors import DataError
 from tests.helpers.multi_agent_envs import TURNS, Script
@@ -115,3 +117,52 @@ def test_functions_that_moved_say_where_to(caplog):
 
     assert moved_function(json.dumps) is json.dumps
     assert "json.dumps" in caplog.text
+
+
+TWO = {"policies": {"main", "still"}, "policy_mapping_fn": lambda agent_id, *args, **kwargs: "main"}
+
+
+def test_environments_tell_of_their_agents_and_draw_from_their_spaces():
+    several = trainer(None, env=MultiAgentCartPole, env_config={"num_agents": 2}, multiagent=TWO)
+    base_env = several.workers.local_worker().async_env
+    assert base_env.get_agent_ids() == {0, 1}
+    obs, actions = base_env.observation_space_sample(), base_env.action_space_sample([1])
+    assert ({*obs}, {*obs[0]}, {*actions[0]}) == ({0}, {0, 1}, {1})
+    assert base_env.observation_space_contains(obs)
+    assert not base_env.action_space_contains({0: {1: 2}})
+
+    single = trainer(None, env="CartPole-v1", num_envs_per_worker=2).workers.local_worker().async_env
+    (agent,) = single.get_agent_ids()
+    obs = single.observation_space_sample()
+    assert {*obs} == {0, 1}
+    assert single.observation_space_contains(obs)
+    assert not single.action_space_contains({1: {agent: 2}})
+
+
+def test_policies_begin_with_the_state_they_are_added_with():
+    made = trainer(TURNS, multiagent=TWO)
+    main = made.get_policy("main")
+    added = made.add_policy("copy", policy_state=main.get_state())
+    np.testing.assert_equal(added.get_weights(), main.get_weights())
+    worker = made.workers.local_worker()
+    again = worker.add_policy(policy_id="again", policy_cls=type(main), policy_state=main.get_state())
+    np.testing.assert_equal(again.get_weights(), main.get_weights())
+    worker.set_is_policy_to_train(["copy"])
+    assert [made.workers.is_policy_to_train(policy) for policy in ("main", "copy")] == [False, True]
+
+
+def test_policies_are_reached_by_a_function():
+    policy = trainer(None, env="CartPole-v1").get_policy()
+    assert policy.apply(lambda given, more: (given is policy, more), 3) == (True, 3)
+    assert policy.get_host() == socket.gethostname()
+
+
+def test_weights_come_from_a_worker_of_another_set():
+    one, other = (trainer(None, env="CartPole-v1", seed=seed) for seed in (1, 2))
+    other.workers.sync_weights(from_worker=one.workers.local_worker())
+    np.testing.assert_equal(other.get_weights(), one.get_weights())
+
+
+def test_an_evaluation_lasts_as_long_as_a_function_of_rllib_113_says():
+    made = trainer(None, env="CartPole-v1", evaluation_num_episodes=10)
+    assert made.evaluate(duration_fn=lambda done: 3 - done)["evaluation"]["episodes_this_iter"] == 3
