@@ -29,6 +29,14 @@ def without_next_obs(policy: Any, sample_batch: Any, other_agent_batches: Any = 
     return sample_batch
 
 
+def validate_buffer_config(config: dict[str, Any]) -> None:
+    """Does nothing: a trainer's config is checked, and old names of keys are the new ones, when `validate_config` runs.
+
+    Args:
+        config: The trainer's config.
+    """
+
+
 def check_same_batch(batch1: Any, batch2: Any) -> None:
     """Checks that two batches are of one kind and hold the same columns, nearly; unroll ids only where both have one.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from rlframe.utils.errors import ConfigError
@@ -75,6 +77,11 @@ class IteratingMixin:
     #: Timers by name, made when they are first used as context managers.
     _timers: Any = _OfPlan("_timers")
     training_iteration: Any = _TrainingIteration()
+
+    @cached_property
+    def remote_requests_in_flight(self) -> defaultdict[Any, set[Any]]:
+        """Calls under way, by remote worker: for `asynchronous_parallel_requests` in a method of one's own."""
+        return defaultdict(set)
 
     @property
     def _by_agent_steps(self) -> bool:
