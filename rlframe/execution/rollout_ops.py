@@ -136,9 +136,14 @@ class SelectExperiences:
     Args:
         policy_ids: List or tuple of the policies to keep; or a function that returns them, asked for each batch:
             policies come and go.
+        local_worker: The worker whose policies that learn are kept, instead; RLlib 1.11's way to say it.
     """
 
-    def __init__(self, policy_ids: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self, policy_ids: Sequence[str] | Callable[[], Sequence[str]] | None = None, local_worker: Any = None
+    ) -> None:
+        if local_worker is not None:
+            policy_ids = partial(getattr, local_worker, "policies_to_train")
         if not isinstance(policy_ids, (list, tuple)) and not callable(policy_ids):
             # RLlib's programs expect an assertion here, not a ValueError.
             raise AssertionError(f"Got policy_ids of type {type(policy_ids).__name__}, wanted a list or tuple of ids")

@@ -13,7 +13,7 @@ from rlframe.execution.learner.inline import BatchLearner, LearnerResult
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.utils.metrics.learner_info import LEARNER_INFO
+from rlframe.utils.metrics.learner_info import LEARNER_INFO, LEARNER_STATS_KEY
 from rlframe.utils.timer import TimerStat
 from rlframe.utils.window_stat import WindowStat
 
@@ -116,6 +116,11 @@ class LearnerThread(threading.Thread):
         self.error: BaseException | None = None
         self._pause = PauseEvent()
         self._global_vars: Mapping[str, Any] | None = None
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """What RLlib up to 1.6 kept here: the `learner_stats` of the last learner step, by policy id."""
+        return {pid: info.get(LEARNER_STATS_KEY, {}) for pid, info in self.learner_info.items()}
 
     def plan_args(self) -> str:
         """Returns the capacity, for reports."""

@@ -35,6 +35,7 @@ def test_results_say_which_shard_and_which_rows():
     np.testing.assert_allclose(td_errors, [1.0, 1.1, 1.2, 1.3])
     assert thread.weights_updated
     assert thread.learner_info is learned.infos
+    assert thread.stats == {"default_policy": learned.infos["default_policy"]["learner_stats"]}
     assert [count for count, _ in told] == [4]
     assert thread.overall_timer.count == 1
 

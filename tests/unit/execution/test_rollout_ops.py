@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -107,6 +108,13 @@ class TestSelectExperiences:
     def test_plain_batch_passes(self) -> None:
         batch = make_batch(2)
         assert SelectExperiences(["b"])(batch) is batch
+
+    def test_keeps_the_policies_that_a_worker_trains(self):
+        worker = SimpleNamespace(policies_to_train=["a"])
+        select = SelectExperiences(local_worker=worker)
+        assert list(select(two_policies()).policy_batches) == ["a"]
+        worker.policies_to_train = ["b"]
+        assert list(select(two_policies()).policy_batches) == ["b"]
 
     def test_policy_ids_not_in_a_list_raise(self) -> None:
         with pytest.raises(AssertionError, match="list or tuple"):
