@@ -6,9 +6,8 @@ from typing import Any
 
 from rlframe.agents.appo.appo_policy import AsyncPPOPolicy
 from rlframe.data.columns import VF_PREDS
-from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.torch_policy import TorchPolicy
-from rlframe.rllib1x.ppo import KLCoeffMixin
+from rlframe.rllib1x.ppo import POLICY_SCOPE, TARGET_POLICY_SCOPE, KLCoeffMixin, make_appo_model
 from rlframe.rllib1x.vtrace_torch import setup_mixins as setup_early_mixins
 from rlframe.rllib1x.vtrace_torch import stats as impala_stats
 
@@ -28,21 +27,6 @@ class TargetNetworkMixin(AsyncPPOPolicy):
     def variables(self) -> list[Any]:
         """Returns the variables of the network and of its copy."""
         return [*self.model.variables(), *self.target_network.model.variables()]
-
-
-def make_appo_model(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> Any:
-    """Returns the model that the config describes; a second one becomes `policy.target_model`."""
-    _, num_outputs = ModelCatalog.get_action_dist(action_space, config["model"], framework="torch")
-    made = [
-        ModelCatalog.get_model_v2(obs_space, action_space, num_outputs, config["model"], "torch", name)
-        for name in (POLICY_SCOPE, TARGET_POLICY_SCOPE)
-    ]
-    policy.target_model = made[1]
-    return made[0]
-
-
-POLICY_SCOPE = "func"
-TARGET_POLICY_SCOPE = "target_func"
 
 
 def add_values(policy: Any, input_dict: Any, state_batches: Any, model: Any, action_dist: Any) -> dict[str, Any]:

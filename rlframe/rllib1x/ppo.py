@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss
+from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.coefficients import adapted_kl_coeff
 from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
@@ -99,3 +100,22 @@ def setup_mixins(policy: Any, obs_space: Any, action_space: Any, config: dict[st
     KLCoeffMixin.__init__(policy, config)
     EntropyCoeffSchedule.__init__(policy, config["entropy_coeff"], config["entropy_coeff_schedule"])
     LearningRateSchedule.__init__(policy, config["lr"], config["lr_schedule"])
+
+
+POLICY_SCOPE = "func"
+TARGET_POLICY_SCOPE = "target_func"
+
+
+def make_appo_model(policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> Any:
+    """Returns the model that the config describes; a second one becomes `policy.target_model`.
+
+    Both are of the config's framework: RLlib's APPO in PyTorch has it from the module of TensorFlow's.
+    """
+    framework = "torch" if config["framework"] == "torch" else "tf"
+    _, num_outputs = ModelCatalog.get_action_dist(action_space, config["model"], framework=framework)
+    made = [
+        ModelCatalog.get_model_v2(obs_space, action_space, num_outputs, config["model"], framework, name)
+        for name in (POLICY_SCOPE, TARGET_POLICY_SCOPE)
+    ]
+    policy.target_model = made[1]
+    return made[0]
