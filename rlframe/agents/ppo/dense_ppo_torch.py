@@ -22,12 +22,7 @@ from rlframe.data.columns import (
     VF_PREDS,
 )
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.policy_gradients import (
-    action_bound_penalty,
-    clipped_surrogate,
-    clipped_value_loss,
-    explained_variance,
-)
+from rlframe.losses.policy_gradients import action_bound_penalty
 from rlframe.models.distributions import Categorical
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.gaussian import DiagGaussian
@@ -113,7 +108,7 @@ class Gaussians:
 class DensePPOGradients(FusedLoss):
     """Fills the gradients of PPO's loss for a policy and a value network of dense layers.
 
-    The loss goes up both networks from the gradients by what they give: see `Choices`, `Gaussians`, `_value_slope`.
+    The loss goes up both networks from the gradients by what they give: see `Choices`, `Gaussians`, `_clipped_values`.
 
     Args:
         policy: A policy whose gradients lie in one buffer.
@@ -170,35 +165,33 @@ class DensePPOGradients(FusedLoss):
         trunk = self._trunk.forward(as_rows(obs))
         head, values = self._head.forward(trunk[-1]), self._values.forward(trunk[-1])
         dist, advantages = self._distributions(head[-1], batch), batch[ADVANTAGES]
-        surrogate = clipped_surrogate(dist.logp, batch[ACTION_LOGP], advantages, config["clip_param"])
+        surrogate, by_logp = self._clipped_ratios(dist.logp, batch[ACTION_LOGP], advantages)
         kl = dist.kl.mean()
         value, targets = values[-1].squeeze(1), batch[VALUE_TARGETS]
         if self._popart is not None:
             value = torch.addcmul(self._popart.bias, value, self._popart.weight[0])
         vf_coeff = config["vf_loss_coeff"] / policy.value_std**2
-        vf_loss = clipped_value_loss(value, batch[VF_PREDS], targets, config["vf_clip_param"]).mean()
+        errors, by_value = self._clipped_values(value, batch[VF_PREDS], targets)
+        vf_loss = errors.mean()
         policy_loss, entropy = -surrogate.mean(), dist.entropy.mean()
         total: Tensor = policy_loss + vf_coeff * vf_loss - policy.entropy_coeff * entropy
         if policy.kl_coeff:
             total = total + policy.kl_coeff * kl
         further, held, by_outputs = self.further(dist, batch)
         total = total + further
-        explained = explained_variance(targets, value)
         policy.keep(
             total_loss=total,
             policy_loss=policy_loss,
             vf_loss=vf_loss / policy.value_std**2,
-            vf_explained_var=explained,
+            vf_explained_var=_explained_variance(targets, value),
             kl=kl,
             entropy=entropy,
             **held,
         )
-        # Where the clipped ratio is the smaller one, nothing depends on the policy any more.
-        slope = surrogate.eq(torch.exp(dist.logp - batch[ACTION_LOGP]) * advantages) * surrogate
-        grad = dist.gradient(-slope, -policy.entropy_coeff, policy.kl_coeff)
+        grad = dist.gradient(-by_logp, -policy.entropy_coeff, policy.kl_coeff)
         if by_outputs is not None:
             grad.add_(by_outputs)
-        by_value = self._value_slope(value, batch[VF_PREDS], targets).unsqueeze(1)
+        by_value = by_value.unsqueeze(1)
         if self._popart is not None:
             by_value = by_value * self._popart.weight
         rows = len(targets)
@@ -227,14 +220,23 @@ class DensePPOGradients(FusedLoss):
         slope = (off.abs() / half - 1.0).clamp_(min=0.0).mul_(off.sign()).mul_(2.0 * coeff / half)
         return coeff * cost, {"action_bound_loss": cost}, torch.cat([slope, torch.zeros_like(slope)], 1)
 
-    def _value_slope(self, value: Tensor, old: Tensor, targets: Tensor) -> Tensor:
-        """Returns the gradient of the clipped value loss by V, `[B]`."""
+    def _clipped_ratios(self, logp: Tensor, old: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the clipped surrogate and its gradient by log π, `[B]` each."""
+        clip = self._policy.config["clip_param"]
+        ratio = torch.exp(logp - old)
+        free = ratio * advantages
+        surrogate = torch.minimum(free, ratio.clamp(1.0 - clip, 1.0 + clip) * advantages)
+        # Where the clipped ratio is the smaller one, nothing depends on the policy any more.
+        return surrogate, surrogate.eq(free) * surrogate
+
+    def _clipped_values(self, value: Tensor, old: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the clipped value loss and its gradient by V, `[B]` each."""
         clip = self._policy.config["vf_clip_param"]
         moved = value - old
-        clipped = old + moved.clamp(-clip, clip)
-        error, clipped_error = value - targets, clipped - targets
-        inside = moved.abs() <= clip
-        return 2.0 * torch.where(error.square() >= clipped_error.square(), error, clipped_error * inside)
+        error, clipped_error = value - targets, old + moved.clamp(-clip, clip) - targets
+        free, clipped = error.square(), clipped_error.square()
+        slope = 2.0 * torch.where(free >= clipped, error, clipped_error * (moved.abs() <= clip))
+        return torch.maximum(free, clipped), slope
 
     def _backward(
         self, trunk: list[Tensor], head: list[Tensor], values: list[Tensor], by_outputs: Tensor, by_values: Tensor
@@ -251,6 +253,13 @@ class DensePPOGradients(FusedLoss):
             assert by_features is not None
             assert by_value_features is not None
             self._trunk.backward(trunk, by_features + by_value_features, input_grad=False)
+
+
+def _explained_variance(targets: Tensor, values: Tensor) -> Tensor:
+    """Returns 1 − Var(R − V) / Var(R), a scalar in [−1, 1]; −1 for targets without variance."""
+    variance = targets.var(unbiased=False)
+    explained = 1.0 - (targets - values).var(unbiased=False) / variance.clamp(min=1e-12)
+    return torch.where(variance > 0, explained, -1.0).clamp(min=-1.0)
 
 
 __all__ = ["Choices", "DensePPOGradients", "Gaussians"]

@@ -96,11 +96,13 @@ def _weighs_kl(policy: Any) -> bool:
 def kl_and_loss_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     """Returns the statistics of the batch that the loss saw last, also where a loss of the user's own kept them."""
     del train_batch
+    told = policy._loss_outputs
+    kept = {} if told.keys() >= _KEPT.keys() else _kept_by_users_loss(policy)
     return {
         "cur_kl_coeff": policy.kl_coeff,
         "cur_lr": policy.cur_lr,
-        **_kept_by_users_loss(policy),
-        **policy._loss_outputs,
+        **kept,
+        **told,
         "entropy_coeff": policy.entropy_coeff,
     }
 
