@@ -1,8 +1,10 @@
-"""Passes over a train batch in minibatches: of rows, or of whole sequences."""
+"""Passes over a train batch: its minibatches, of rows or of whole sequences, and what their learner steps report."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,3 +55,39 @@ def sequence_minibatches(
         if drop_remainder and begin > 0 and len(chosen) < count:
             return
         yield padded_sequences(batch, chosen=chosen)
+
+
+def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns one learner info for several minibatches (or devices).
+
+    Numbers become their mean, NaN left out; those named `min_*` and `max_*` become the smallest and the largest;
+    `td_error` arrays are joined; dicts are merged likewise; of anything else, the last is kept.
+
+    Args:
+        infos: What `policy.learn_on_batch()` returned, in order.
+    """
+    if len(infos) == 1:
+        return dict(infos[0])
+    names = list(dict.fromkeys(name for info in infos for name in info))
+    own = [dict(info) for info in infos]  # without what a LearnerInfo finds deeper
+    return {name: _merge(name, [info[name] for info in own if name in info]) for name in names}
+
+
+def _merge(name: str, values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return merge_learner_infos([value for value in values if isinstance(value, dict)])
+    if name == "td_error":
+        return np.concatenate([np.atleast_1d(value) for value in values])
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):  # None, text, or an array of more than one element
+        return values[-1]
+    numbers = [number for number in numbers if not math.isnan(number)]
+    if not numbers:
+        return math.nan
+    if name.startswith("min_"):
+        return min(numbers)
+    if name.startswith("max_"):
+        return max(numbers)
+    return sum(numbers) / len(numbers)

@@ -20,6 +20,7 @@ from rlframe.execution.plan.context import (
 )
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.local_iterator import LocalIterator
+from rlframe.execution.train_ops import policy_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -201,4 +202,26 @@ class StandardizeFields:
                     )
                 column = np.asarray(rows[field])
                 rows[field] = (column - column.mean()) / max(_SMALLEST_STD, column.std())
+        return batch
+
+
+class UpdateValueNormalizer:
+    """Updates PopArt's moments from the value targets of every policy that will learn.
+
+    Takes a SampleBatch or MultiAgentBatch and gives it on. Touches no counters.
+
+    Args:
+        workers: The WorkerSet.
+    """
+
+    def __init__(self, workers: Any) -> None:
+        self.workers, self._local = workers, workers.local_worker()
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Hands each policy its rows."""
+        local = self._local
+        for policy_id, rows in policy_parts(local, batch):
+            policy: Any = local.policy_map[policy_id]
+            if hasattr(policy, "update_value_normalizer"):  # one of the user's own may lack it
+                policy.update_value_normalizer(rows)
         return batch

@@ -115,8 +115,8 @@ class TrainOneStep:
                 f"Got num_sgd_iter={num_sgd_iter}, sgd_minibatch_size={sgd_minibatch_size}; "
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
-        from rlframe.data.passes import pass_of_minibatches
-        from rlframe.utils.metrics.learner_info import LearnerInfo, merge_learner_infos
+        from rlframe.data.passes import merge_learner_infos, pass_of_minibatches
+        from rlframe.utils.metrics.learner_info import LearnerInfo
 
         self._pass_of_minibatches, self._merge = pass_of_minibatches, merge_learner_infos
         self._told: type[dict[str, Any]] = LearnerInfo

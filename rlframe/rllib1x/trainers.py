@@ -11,7 +11,6 @@ from rlframe.agents.ddpg.ddpg import DDPGConfig
 from rlframe.agents.dqn.apex import ApexConfig
 from rlframe.agents.dqn.dqn import DQNConfig
 from rlframe.agents.dqn.r2d2 import R2D2Config
-from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.agents.ppo.ddppo import DDPPOConfig
 from rlframe.agents.ppo.ppo import PPOConfig
 from rlframe.agents.sac.rnnsac import RNNSACConfig
@@ -28,7 +27,13 @@ from rlframe.execution.plan.context import (
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
 )
-from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
+from rlframe.execution.rollout_ops import (
+    ConcatBatches,
+    ParallelRollouts,
+    SelectExperiences,
+    StandardizeFields,
+    UpdateValueNormalizer,
+)
 from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.a3c.a3c import AdvantageActorCriticConfig
-from rlframe.agents.families.value_normalization import UpdateValueNormalizer, ValueNormalizationConfig
+from rlframe.agents.families.value_normalization import ValueNormalizationConfig
 from rlframe.config.common import Number
 from rlframe.config.options import option
 from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
+from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, UpdateValueNormalizer
 from rlframe.execution.train_ops import TrainOneStep
 from rlframe.trainer.template import build_trainer
 

@@ -16,7 +16,6 @@ from rlframe.agents.families.actor_critic import (
     ReturnsOfWholeEpisodesConfig,
 )
 from rlframe.agents.families.optimization import GradientClippingConfig, MinibatchConfig
-from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.config.options import option
 from rlframe.data.columns import OBS, VF_PREDS
 from rlframe.data.sample_batch import SampleBatch
@@ -24,7 +23,13 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
-from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts, SelectExperiences, StandardizeFields
+from rlframe.execution.rollout_ops import (
+    ConcatBatches,
+    ParallelRollouts,
+    SelectExperiences,
+    StandardizeFields,
+    UpdateValueNormalizer,
+)
 from rlframe.trainer.template import build_trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
@@ -122,7 +127,10 @@ class UpdateKL:
         """Hands each policy the mean divergence of its learner steps."""
         infos: Mapping[str, Any] = item[1] if isinstance(item, tuple) else item
         for policy_id, info in infos.items():
-            kl = info.get(LEARNER_STATS_KEY, {}).get("kl")
+            try:
+                kl = info[LEARNER_STATS_KEY].get("kl")
+            except KeyError:  # of a learner of the user's own
+                continue
             if kl is not None:
                 self._local.policy_map[policy_id].update_kl(kl)
         return item

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rlframe.data.passes import merge_learner_infos
 from rlframe.evaluation.rollout_worker import held
 from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
 from rlframe.execution.plan.context import SharedMetrics, _NextValueNotReady, agent_steps
 from rlframe.execution.plan.item_state import operator_state, restore_operator
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.train_ops import policy_parts
-from rlframe.utils.metrics.learner_info import merge_learner_infos
 from rlframe.utils.timer import TimerStat
 
 if TYPE_CHECKING:

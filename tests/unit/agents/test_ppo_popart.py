@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from rlframe.agents.a3c import A2CTrainer, A3CTrainer
-from rlframe.agents.families.value_normalization import UpdateValueNormalizer
 from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.ppo import DDPPOTrainer, PPOTrainer
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.execution.rollout_ops import UpdateValueNormalizer
 from rlframe.models import ModelCatalog
 from rlframe.models.tf.fcnet import FullyConnectedNetwork as TFNetwork
 from rlframe.models.torch.fcnet import FullyConnectedNetwork as TorchNetwork
