@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Self
 
 from rlframe.data import columns as names
-from rlframe.data.column_dict import ColumnDict, _get, is_per_sequence
-from rlframe.data.nested import map_nested
-from rlframe.data.rows import as_seq_lens, convert_columns, nbytes, pad_columns, padded_positions, slice_column
+from rlframe.data.column_dict import _get, is_per_sequence
+from rlframe.data.nested import Column, leaves, map_nested
+from rlframe.data.rows import BatchRows, Columns, as_seq_lens, slice_column
 
 
-class BatchForms(ColumnDict):
+class BatchForms(BatchRows):
     """What a `SampleBatch` can be made into, in place or as a new batch."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -100,7 +101,7 @@ class BatchForms(ColumnDict):
             if self.max_seq_len == max_seq_len:
                 return self
             raise ValueError(f"The batch is padded to {self.max_seq_len} rows already; wanted {max_seq_len}.")
-        self.update(pad_columns(self, max_seq_len, exclude_states=exclude_states))
+        self.update(_pad_columns(self, max_seq_len, exclude_states=exclude_states))
         self.zero_padded = True
         self.max_seq_len = max_seq_len
         return self
@@ -121,7 +122,7 @@ class BatchForms(ColumnDict):
             raise ValueError(f"Got framework={framework!r}; wanted 'torch': other frameworks place tensors themselves.")
         from rlframe.utils.torch_utils import convert_to_torch_tensor
 
-        self.update(convert_columns(self, lambda leaf: convert_to_torch_tensor(leaf, device)))
+        self.update(_convert_columns(self, lambda leaf: convert_to_torch_tensor(leaf, device)))
         return self
 
     def compress(self, bulk: bool = False, columns: Iterable[str] = (names.OBS, names.NEXT_OBS)) -> Self:
@@ -148,4 +149,84 @@ class BatchForms(ColumnDict):
 
     def size_bytes(self) -> int:
         """Bytes of all arrays; objects count as their references."""
-        return sum(nbytes(value) for value in self.values())
+        return sum(_nbytes(value) for value in self.values())
+
+
+def padded_positions(seq_lens: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Returns where each valid row stands once every sequence is padded at its right to `length` rows.
+
+    Args:
+        seq_lens: Valid rows per sequence, int64 `[sequences]`.
+        length: Rows per padded sequence, at least `max(seq_lens)`.
+
+    Returns:
+        int64 `[sum(seq_lens)]`, growing, each in `[0, sequences * length)`.
+
+    Raises:
+        ValueError: If a sequence is longer than `length`.
+    """
+    longest = int(seq_lens.max(initial=0))
+    if longest > length:
+        raise ValueError(f"Got a sequence of {longest} rows; wanted at most max_seq_len={length}.")
+    starts = np.cumsum(seq_lens) - seq_lens
+    shift = np.arange(len(seq_lens)) * length - starts
+    positions: NDArray[np.int64] = np.arange(int(seq_lens.sum())) + np.repeat(shift, seq_lens)
+    return positions
+
+
+def filler(leaf: Any) -> Any:
+    """Returns what padding rows of an array like `leaf` hold: 0, or for objects {} (dicts) or None."""
+    if not (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
+        return 0
+    return {} if len(leaf) and isinstance(leaf[0], dict) else None
+
+
+def scatter_rows(leaf: Any, positions: NDArray[np.int64], rows: int) -> NDArray[Any]:
+    """Returns `[rows, ...]` with the rows of `leaf` at `positions` and padding elsewhere."""
+    array = np.asarray(leaf)
+    if array.dtype == object:
+        padded = np.empty((rows, *array.shape[1:]), dtype=object)
+        padded.fill(filler(array))
+    else:
+        padded = np.zeros((rows, *array.shape[1:]), dtype=array.dtype)
+    padded[positions] = array
+    return padded
+
+
+def _pad_columns(columns: Mapping[str, Column], max_seq_len: int, *, exclude_states: bool = True) -> Columns:
+    """Returns the columns with every sequence padded at its right to `max_seq_len` rows.
+
+    Args:
+        columns: Columns with unpadded rows and `seq_lens`.
+        max_seq_len: Rows of a padded sequence.
+        exclude_states: Leave `state_in_*` alone (one entry per sequence); False pads them like rows.
+
+    Returns:
+        Row columns `[sequences * max_seq_len, ...]`; all of them are padded, `infos` too.
+    """
+    seq_lens = as_seq_lens(columns[names.SEQ_LENS])
+    positions = padded_positions(seq_lens, max_seq_len)
+    rows = len(seq_lens) * max_seq_len
+
+    def pad(leaf: Any) -> Any:
+        return scatter_rows(leaf, positions, rows)
+
+    def stays(key: str) -> bool:
+        return key == names.SEQ_LENS or (exclude_states and key.startswith(names.STATE_IN_PREFIX))
+
+    return {key: value if stays(key) else map_nested(pad, value) for key, value in columns.items()}
+
+
+def _nbytes(value: Column) -> int:
+    """Returns the bytes that a column's arrays hold; objects count as their references."""
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves(value))
+
+
+def _convert_columns(columns: Mapping[str, Column], fn: Callable[[Any], Any]) -> Columns:
+    """Returns the columns with `fn` applied to each array; `infos` and arrays of objects or strings stay."""
+
+    def convert(leaf: Any) -> Any:
+        dtype = getattr(leaf, "dtype", None)
+        return leaf if isinstance(dtype, np.dtype) and dtype.kind in "OUS" else fn(leaf)
+
+    return {key: value if key == names.INFOS else map_nested(convert, value) for key, value in columns.items()}

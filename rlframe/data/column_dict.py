@@ -1,11 +1,12 @@
-"""A dict of columns: how many rows it has, `dones` that are computed, columns that are watched when they are read."""
+"""A dict of columns: how many rows it has, `dones` that are computed, reads that are watched, ends of trajectories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Self
 
 from rlframe.data import columns as names
@@ -13,6 +14,7 @@ from rlframe.data.access_watch import WatchedColumns
 from rlframe.data.columns import DONES, IS_TRAINING, SEQ_LENS, STATE_IN_PREFIX, TERMINATEDS, TRUNCATEDS
 from rlframe.data.nested import Column, first_leaf
 
+BoolArray: TypeAlias = NDArray[np.bool_]
 _get = dict.__getitem__
 _MISSING: Final = object()
 _BEHAVIOUR_LOGITS: Final = "behaviour_logits"
@@ -182,3 +184,49 @@ class ColumnDict(WatchedColumns, dict[str, Any]):
     def set_training(self, training: Any = True) -> None:
         """Sets the `is_training` flag."""
         self._is_training = training
+
+
+# --- where trajectories end -----------------------------------------------------------------------------------
+
+
+def continues(batch: ColumnDict) -> BoolArray:
+    """Returns whether row i+1 is the step after row i, in the same episode and of the same agent. bool `[B-1]`.
+
+    Rows are taken to follow each other where the batch has neither `t` nor `eps_id`. A row that is done is followed
+    by nothing.
+    """
+    dones = batch.get(DONES)
+    follows = np.ones(max(batch.count - 1, 0), bool) if dones is None else ~np.asarray(dones[:-1], bool)
+    steps = batch.get(names.TURN, batch.get(names.T))
+    if steps is not None:
+        follows &= steps[1:] == steps[:-1] + 1
+    for key in (names.EPS_ID, names.AGENT_INDEX):
+        ids = batch.get(key)
+        if ids is not None:
+            follows &= ids[1:] == ids[:-1]
+    return follows
+
+
+def trajectory_ends(batch: ColumnDict) -> BoolArray:
+    """Returns whether each row is the last of its trajectory in this batch (done, cut off, or the last row). `[B]`."""
+    ends = np.ones(batch.count, bool)
+    np.logical_not(continues(batch), out=ends[:-1])
+    return ends
+
+
+def terminal_rows(batch: ColumnDict) -> BoolArray:
+    """Returns `terminateds` `[B]`, or `dones` in batches of old code, which knows no difference.
+
+    Dones that say something else than `terminateds` and `truncateds` together were written by such code, too.
+
+    Raises:
+        KeyError: If the batch has neither.
+    """
+    if TERMINATEDS not in batch:
+        return np.asarray(batch[DONES], bool)
+    terminateds = np.asarray(batch[TERMINATEDS], bool)
+    if DONES not in batch:
+        return terminateds
+    dones = np.asarray(batch[DONES], bool)
+    union = terminateds | np.asarray(batch[TRUNCATEDS], bool) if TRUNCATEDS in batch else terminateds
+    return terminateds if (dones == union).all() else dones

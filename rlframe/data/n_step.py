@@ -1,4 +1,4 @@
-"""Where trajectories end in a batch, n-step transitions within them, and what policies that replay make of both."""
+"""N-step transitions within the trajectories of a batch, and what policies that replay make of them."""
 
 from __future__ import annotations
 
@@ -8,69 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import BoolArray, continues, terminal_rows
 from rlframe.data.columns import (
     ACTIONS,
-    AGENT_INDEX,
     DISCOUNTS,
     DONES,
-    EPS_ID,
     N_STEPS,
     NEXT_OBS,
     OBS,
     REWARDS,
     TERMINATEDS,
     TRUNCATEDS,
-    TURN,
     WEIGHTS,
-    T,
 )
 from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import SampleBatch
-
-BoolArray = NDArray[np.bool_]
-
-
-def continues(batch: SampleBatch) -> BoolArray:
-    """Returns whether row i+1 is the step after row i, in the same episode and of the same agent. bool `[B-1]`.
-
-    Rows are taken to follow each other where the batch has neither `t` nor `eps_id`. A row that is done is followed
-    by nothing.
-    """
-    dones = batch.get(DONES)
-    follows = np.ones(max(batch.count - 1, 0), bool) if dones is None else ~np.asarray(dones[:-1], bool)
-    steps = batch.get(TURN, batch.get(T))
-    if steps is not None:
-        follows &= steps[1:] == steps[:-1] + 1
-    for key in (EPS_ID, AGENT_INDEX):
-        ids = batch.get(key)
-        if ids is not None:
-            follows &= ids[1:] == ids[:-1]
-    return follows
-
-
-def trajectory_ends(batch: SampleBatch) -> BoolArray:
-    """Returns whether each row is the last of its trajectory in this batch (done, cut off, or the last row). `[B]`."""
-    ends = np.ones(batch.count, bool)
-    np.logical_not(continues(batch), out=ends[:-1])
-    return ends
-
-
-def terminal_rows(batch: SampleBatch) -> BoolArray:
-    """Returns `terminateds` `[B]`, or `dones` in batches of old code, which knows no difference.
-
-    Dones that say something else than `terminateds` and `truncateds` together were written by such code, too.
-
-    Raises:
-        KeyError: If the batch has neither.
-    """
-    if TERMINATEDS not in batch:
-        return np.asarray(batch[DONES], bool)
-    terminateds = np.asarray(batch[TERMINATEDS], bool)
-    if DONES not in batch:
-        return terminateds
-    dones = np.asarray(batch[DONES], bool)
-    union = terminateds | np.asarray(batch[TRUNCATEDS], bool) if TRUNCATEDS in batch else terminateds
-    return terminateds if (dones == union).all() else dones
 
 
 @lru_cache(maxsize=64)

@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns as names
 from rlframe.data.batch_forms import BatchForms
-from rlframe.data.column_dict import is_per_sequence
-from rlframe.data.nested import Column, map_nested
-from rlframe.data.rows import (
-    Columns,
-    as_seq_lens,
-    check_lengths,
-    concat_columns,
-    sequence_at,
-    slice_column,
-    slice_sequences,
-)
+from rlframe.data.nested import Column, first_leaf
+from rlframe.data.rows import Columns
 
 if TYPE_CHECKING:
     from rlframe.data.view_requirements import ViewRequirement
@@ -108,7 +99,7 @@ class SampleBatch(BatchForms):
                 dict.__setitem__(self, key, _as_array(key, value))
         seq_lens = dict.get(self, names.SEQ_LENS)
         if seq_lens is None:
-            check_lengths(self)
+            _check_lengths(self)
         elif _max_seq_len is None and len(seq_lens) > 0:
             _max_seq_len = int(max(seq_lens))
         if _max_seq_len is not None:
@@ -118,22 +109,6 @@ class SampleBatch(BatchForms):
     def data(self) -> SampleBatch:
         """The batch itself; in RLlib 1.2 its columns were in a dict of this name."""
         return self
-
-    # --- copies and rows ----------------------------------------------------------------------------------------
-
-    def copy(self, shallow: bool = False) -> SampleBatch:
-        """Returns a copy with its own arrays, or (`shallow`) one that shares them."""
-        if shallow:
-            batch = self._like(self)
-            if self._watch is not None and batch._watch is not None:
-                batch._watch.converted.update(self._watch.converted)
-        else:
-            batch = self._like({key: map_nested(_copy_leaf, value) for key, value in self.items()})
-        batch._count = self._count
-        return batch
-
-    def __copy__(self) -> SampleBatch:
-        return self.copy(shallow=True)
 
     def layout(self) -> dict[str, Any]:
         """Returns what is known of the batch beside its columns: padding, axes, flags; see `from_layout`."""
@@ -148,117 +123,6 @@ class SampleBatch(BatchForms):
 
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), dict(self), self.layout())
-
-    def _rows(self, rows: slice) -> SampleBatch:
-        """Returns rows `[start, stop)`; with `seq_lens`, both are moved down to the start of their sequence."""
-        if self.time_major:
-            raise ValueError("Got rows of a time-major batch; wanted a batch-major one: rows are slices of axis 0.")
-        seq_lens = dict.get(self, names.SEQ_LENS)
-        if seq_lens is None or len(seq_lens) == 0:
-            sliced: Columns = {}
-            for key, value in self.items():
-                sliced[key] = value[rows] if value.__class__ is np.ndarray else slice_column(value, rows)
-            return self._like(sliced)
-        start, stop, step = rows.indices(self.count)
-        if step != 1:
-            raise ValueError(f"Got a slice with step {step} of a batch with seq_lens; wanted step 1.")
-        return self._sequences(as_seq_lens(seq_lens), start, stop)
-
-    def slice(self, start: int, end: int, state_start: int | None = None, state_end: int | None = None) -> SampleBatch:
-        """Returns rows `[start, end)`, as views; of a batch that is cut into sequences, parts of its sequences too.
-
-        `batch[start:end]` moves both ends to the start of a sequence; here the first and last sequence are cut where
-        the rows are. A sequence that is cut at its front keeps the state it began with.
-
-        Args:
-            start: First row; of a batch of sequences, `-n` puts n rows of zeros before row 0, in the first sequence.
-            end: Row after the last one.
-            state_start: First sequence of the rows, where the caller knows it; with `state_end`.
-            state_end: Sequence after the last one.
-
-        Raises:
-            ValueError: If the batch is time-major or zero-padded, or only one of the two sequences is given.
-        """
-        if self.time_major or self.zero_padded:
-            raise ValueError("Got slice() of a time-major or zero-padded batch; wanted one with its plain rows.")
-        if (state_start is None) != (state_end is None):
-            raise ValueError(f"Got state_start={state_start}, state_end={state_end}; wanted both or none.")
-        given = dict.get(self, names.SEQ_LENS)
-        if start < 0 and given is not None and len(given) > 0:
-            return self.slice(0, end, state_start, state_end)._after_zeros(-start)
-        rows = range(self.count)[start:end]
-        if given is None or len(given) == 0:
-            return self._rows(slice(rows.start, rows.stop))
-        seq_lens = as_seq_lens(given)
-        ends = np.cumsum(seq_lens)
-        first = int(np.searchsorted(ends, rows.start, side="right")) if state_start is None else state_start
-        last = int(np.searchsorted(ends, rows.stop, side="left")) + 1 if state_end is None else state_end
-        last = first if not rows else last
-        cut = self._like(slice_sequences(self, first, last, rows.start, rows.stop))
-        begun = np.maximum(ends - seq_lens, rows.start)[first:last]
-        dict.__setitem__(cut, names.SEQ_LENS, (np.minimum(ends[first:last], rows.stop) - begun).astype(np.int32))
-        return cut
-
-    def _after_zeros(self, rows: int) -> SampleBatch:
-        """Returns the batch with rows of zeros at the front of its first sequence."""
-
-        def pad(leaf: Any) -> NDArray[Any]:
-            array = np.asarray(leaf)
-            return np.concatenate([np.zeros((rows, *array.shape[1:]), array.dtype), array])
-
-        padded = {key: value if is_per_sequence(key) else map_nested(pad, value) for key, value in self.items()}
-        padded[names.SEQ_LENS] = seq_lens = self[names.SEQ_LENS].copy()
-        seq_lens[:1] += rows
-        return self._like(padded)
-
-    def _sequences(self, seq_lens: NDArray[np.int64], start: int, stop: int) -> SampleBatch:
-        first, last = sequence_at(seq_lens, start), sequence_at(seq_lens, stop)
-        if self.zero_padded:
-            length = self.max_seq_len or int(seq_lens.max(initial=0))
-            ends = first * length, last * length
-        else:
-            ends = int(seq_lens[:first].sum()), int(seq_lens[:last].sum())
-        return self._like(slice_sequences(self, first, last, *ends))
-
-    def take(self, rows: NDArray[np.integer[Any]] | Sequence[int]) -> SampleBatch:
-        """Returns the rows with the given numbers, copied.
-
-        Raises:
-            ValueError: If the batch is cut into sequences.
-        """
-        self._refuse_sequences("take")
-        index = np.asarray(rows)
-        return self._like({key: slice_column(value, index) for key, value in self.items()})
-
-    # --- joining --------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def concat_samples(samples: Sequence[Any]) -> Any:
-        """Returns the batches' rows one after the other; empty batches are skipped.
-
-        Args:
-            samples: SampleBatches, or MultiAgentBatches if the first is one.
-
-        Raises:
-            ValueError: If columns, padding, `max_seq_len` of padded batches or `time_major` differ.
-        """
-        if any(isinstance(sample, MultiAgentBatch) for sample in samples):
-            return MultiAgentBatch.concat_samples(samples)
-        parts = [sample for sample in samples if sample.count > 0] or list(samples[:1])
-        if not parts:
-            return SampleBatch()
-        if len(parts) == 1:
-            return parts[0].copy(shallow=True)
-        max_seq_len = _common_max_seq_len(parts)
-        joined = parts[0]._like(concat_columns(parts, time_major=bool(parts[0].time_major)))
-        if max_seq_len is not None:
-            joined.max_seq_len = max_seq_len
-        return joined
-
-    def concat(self, other: SampleBatch) -> SampleBatch:
-        """Returns this batch's rows followed by the other's."""
-        joined: SampleBatch = self.concat_samples([self, other])
-        return joined
 
     def as_multi_agent(self) -> MultiAgentBatch:
         """Returns a MultiAgentBatch with this batch as the default policy's."""
@@ -452,13 +316,6 @@ def _rebuild(cls: type[SampleBatch], columns: Columns, layout: dict[str, Any]) -
     return cls.from_layout(columns, layout)
 
 
-def _copy_leaf(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return leaf.copy()
-    clone = getattr(leaf, "clone", None)
-    return leaf if clone is None else clone()
-
-
 def _as_array(key: str, value: list[Any]) -> NDArray[Any]:
     try:
         return np.array(value, np.int32 if key == names.SEQ_LENS else None)
@@ -468,34 +325,14 @@ def _as_array(key: str, value: list[Any]) -> NDArray[Any]:
         ) from error
 
 
-def _common_max_seq_len(parts: Sequence[SampleBatch]) -> int | None:
-    """Returns `max_seq_len` of the joined batch; raises ValueError unless the parts are laid out alike."""
-    first = parts[0]
-    for part in parts[1:]:
-        if part.zero_padded != first.zero_padded or bool(part.time_major) != bool(first.time_major):
-            raise ValueError(
-                "Got batches of which only some are zero-padded or time-major "
-                f"(zero_padded {first.zero_padded} and {part.zero_padded}, time_major {first.time_major} and "
-                f"{part.time_major}); wanted all alike."
-            )
-        differ = (part.max_seq_len is None) != (first.max_seq_len is None)
-        if differ and (_longest(part) is None or _longest(first) is None):
-            raise ValueError(
-                f"Got batches with max_seq_len {first.max_seq_len} and {part.max_seq_len}, and without seq_lens; "
-                "wanted it in all or in none."
-            )
-        if first.zero_padded and part.max_seq_len != first.max_seq_len:
-            raise ValueError(
-                f"Got batches padded to {first.max_seq_len} and {part.max_seq_len} rows; wanted one length."
-            )
-    if all(part.max_seq_len is None for part in parts):
-        return None
-    return max(_longest(part) or 0 for part in parts)
-
-
-def _longest(part: SampleBatch) -> int | None:
-    """Returns `max_seq_len`; of sequences that a worker cut, which carry none, the longest of `seq_lens`."""
-    seq_lens = dict.get(part, names.SEQ_LENS)
-    if part.max_seq_len is not None or seq_lens is None or len(seq_lens) == 0:
-        return part.max_seq_len
-    return int(max(seq_lens))
+def _check_lengths(columns: Mapping[str, Column]) -> None:
+    """Raises ValueError unless all columns that have rows have the same number of them."""
+    lengths: dict[str, int] = {}
+    for key, value in columns.items():
+        leaf = first_leaf(value)
+        shape = getattr(leaf, "shape", None)
+        if shape is not None and len(shape) > 0:
+            lengths[key] = int(shape[0])
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{key}: {length}" for key, length in lengths.items())
+        raise ValueError(f"Got columns of different numbers of rows ({listed}); wanted as many in each column.")

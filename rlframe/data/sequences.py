@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.batch_forms import filler, padded_positions, scatter_rows
 from rlframe.data.column_dict import is_per_sequence
 from rlframe.data.columns import (
     AGENT_INDEX,
@@ -19,7 +20,7 @@ from rlframe.data.columns import (
     VALID_MASK,
 )
 from rlframe.data.nested import Column, first_leaf, leaves, map_nested
-from rlframe.data.rows import Columns, as_seq_lens, filler, padded_positions, scatter_rows
+from rlframe.data.rows import Columns, as_seq_lens
 from rlframe.data.sample_batch import SampleBatch
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data import columns
+from rlframe.data.column_dict import terminal_rows, trajectory_ends
 from rlframe.data.columns import REWARDS, VF_PREDS
 from rlframe.data.n_step import n_step as sum_n_steps
-from rlframe.data.n_step import terminal_rows, trajectory_ends
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.deprecation import deprecation_warning

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, N_STEPS, REWARDS, TERMINATEDS
-from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.episode_file import forms_of
 from rlframe.offline.episode_reader import EpisodeReader, PoliciesReader

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import AGENT_INDEX, EPS_ID, TURN, T
-from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.data.n_step import trajectory_ends
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.array_formats import minari_file, open_hdf5, open_npz
 from rlframe.offline.data_files import EPISODE_ENDINGS, find_files, identities

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.column_dict import is_per_sequence, trajectory_ends
 from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, SEQ_LENS
 from rlframe.data.compression import unpack_leaf
-from rlframe.data.n_step import trajectory_ends
 from rlframe.data.nested import Column
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.episode_file import (

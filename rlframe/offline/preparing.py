@@ -10,6 +10,7 @@ import numpy as np
 import tree
 from numpy.typing import NDArray
 
+from rlframe.data.column_dict import terminal_rows, trajectory_ends
 from rlframe.data.columns import (
     ACTION_LOGP,
     ACTION_PROB,
@@ -29,7 +30,7 @@ from rlframe.data.columns import (
     WEIGHTS,
     T,
 )
-from rlframe.data.n_step import n_step, terminal_rows, trajectory_ends
+from rlframe.data.n_step import n_step
 from rlframe.data.nested import first_leaf
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext

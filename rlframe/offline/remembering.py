@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import EPS_ID, SEQ_LENS, STATE_IN_PREFIX, STATE_OUT_PREFIX
-from rlframe.data.n_step import trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
 from rlframe.policy.recurrent_context import views_before

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.column_dict import is_per_sequence
+from rlframe.data.column_dict import continues, is_per_sequence
 from rlframe.data.columns import (
     BATCH_INDEXES,
     BURN_IN,
@@ -19,7 +19,6 @@ from rlframe.data.columns import (
     STATE_OUT_PREFIX,
     WEIGHTS,
 )
-from rlframe.data.n_step import continues
 from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.memory_budget import check_fits, memory_bytes

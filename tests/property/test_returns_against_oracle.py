@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlframe.data.n_step import continues, n_step, trajectory_ends
+from rlframe.data.column_dict import continues, trajectory_ends
+from rlframe.data.n_step import n_step
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_advantages

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlframe.agents.families.users_losses import kept_by_users_loss
+from rlframe.data.column_dict import terminal_rows, trajectory_ends
 from rlframe.data.columns import (
     ACTION_LOGP,
     ACTIONS,
@@ -22,7 +23,6 @@ from rlframe.data.columns import (
     VALID_MASK,
     VALUES_AFTER,
 )
-from rlframe.data.n_step import terminal_rows, trajectory_ends
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, sampled_kl, scaled_by_rms

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from rlframe.agents.families.meta_policy import MetaPolicy
 from rlframe.agents.mbmpo.model_ensemble import DynamicsEnsemble
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import ADVANTAGES, OBS, REWARDS
-from rlframe.data.n_step import trajectory_ends
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.backends import lazy_policies

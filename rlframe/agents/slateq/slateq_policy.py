@@ -12,12 +12,12 @@ import numpy as np
 
 from rlframe.agents.families.td_errors import td_error_of
 from rlframe.agents.slateq.slate_layout import SlateActor, SlateCategorical, SlateLayout, explored_slates
+from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.n_step import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
     postprocess_nstep_and_prio,
-    trajectory_ends,
     with_discounts,
     with_discounts_and_weights,
 )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from rlframe.data.n_step import continues, n_step, trajectory_ends
+from rlframe.data.column_dict import continues, trajectory_ends
+from rlframe.data.n_step import n_step
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 
