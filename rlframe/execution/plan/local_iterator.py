@@ -44,6 +44,13 @@ def _rare() -> ModuleType:
     return rare_nodes
 
 
+def _of_lists() -> ModuleType:
+    """Returns the module with the nodes between items and lists; it is loaded by plans that have one."""
+    from rlframe.execution.plan import list_nodes
+
+    return list_nodes
+
+
 @dataclass(frozen=True)
 class _SourceFactory:
     """Makes the first node of a chain from a user's source function."""
@@ -209,15 +216,15 @@ class LocalIterator(Chain[T]):
         """Collects every `n` items into a list; the last one may be shorter."""
         if n < 1:
             raise ValueError(f"Got batch({n}), wanted 1 item or more")
-        return self._with(partial(_rare().BatchNode, n=n), f"batch({n})")
+        return self._with(partial(_of_lists().BatchNode, n=n), f"batch({n})")
 
     def flatten(self) -> LocalIterator[Any]:
         """Hands on the elements of every item one by one."""
-        return self._with(_rare().FlattenNode, "flatten()")
+        return self._with(_of_lists().FlattenNode, "flatten()")
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
         """Calls `fn` on every item and hands on the elements of the list that it returns one by one."""
-        return self._with(partial(_rare().FlattenNode, fn=fn), "combine()")
+        return self._with(partial(_of_lists().FlattenNode, fn=fn), "combine()")
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
         """Hands on random items out of a sliding window of `shuffle_buffer_size`."""
