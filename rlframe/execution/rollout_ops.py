@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from rlframe.data.columns import NEXT_OBS, OBS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.plan.context import (
     SAMPLE_TIMER,
@@ -33,7 +34,14 @@ _SMALLEST_STD = 1e-4
 
 def unpack(batch: Batch) -> Batch:
     """Returns a batch with its observations decompressed."""
+    if isinstance(batch, SampleBatch) and all(_is_plain(batch.get(name)) for name in (OBS, NEXT_OBS)):
+        return batch
     return batch.decompress_if_needed()
+
+
+def _is_plain(column: Any) -> bool:
+    """Returns whether a column, if there is one, is an array of numbers: compressed ones are objects."""
+    return column is None or (isinstance(column, np.ndarray) and column.dtype != object)
 
 
 def ParallelRollouts(workers: Any, *, mode: str = "bulk_sync", num_async: int = 1) -> LocalIterator[Any]:

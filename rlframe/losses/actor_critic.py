@@ -11,7 +11,7 @@ import numpy as np
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
-#: Limits of log σ, as those of `rlframe.models.distributions.SquashedGaussian`.
+#: Limits of log σ, as those of `rlframe.models.gaussian.SquashedGaussian`.
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 _HALF_LOG_2PI, _LOG_2 = 0.5 * math.log(2.0 * math.pi), math.log(2.0)
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rlframe.models.bounded_distributions import Beta, Deterministic, Dirichlet, RelaxedOneHot, SquashedGaussian, Tanh
+from rlframe.models.bounded_distributions import Beta, Deterministic, Dirichlet, RelaxedOneHot, Tanh
 from rlframe.models.compound_distributions import MultiActionDistribution, MultiCategorical
 from rlframe.models.dist_plan import DistPlan, plan_dist
 from rlframe.models.distributions import Categorical, NumpyDistClass
-from rlframe.models.gaussian import DiagGaussian
+from rlframe.models.gaussian import DiagGaussian, SquashedGaussian
 
 _CLASSES: dict[str, Any] = {
     "categorical": Categorical,

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.policy import Component as Component
-from rlframe.policy.users_code import with_custom_loss
+from rlframe.policy.users_code import Losses
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
@@ -341,3 +342,12 @@ def _changed(policy: Any, losses: Any, batch: Any, count: int) -> list[Tensor]:
     if len(made) != count:
         raise ValueError(f"got {len(made)} losses for {count} optimisers; wanted one for each")
     return made
+
+
+def with_custom_loss(model: Any, losses: Any, batch: Any) -> list[Tensor]:
+    """Returns losses, a scalar or several, as the model's `custom_loss` would have them, if it has one."""
+    every = list(losses) if isinstance(losses, (list, tuple)) else [losses]
+    if getattr(model.custom_loss, "__func__", None) is ModelV2.custom_loss:
+        return every
+    changed = model.custom_loss(Losses(every), batch)
+    return list(changed) if isinstance(changed, (list, tuple)) else [changed]

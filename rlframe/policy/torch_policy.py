@@ -165,7 +165,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
                 stats.update(self.extra_grad_process(self._optimizers[index], loss))
             yield losses
         elif len(self.devices) == 1:
-            for losses in phases(self, method(self, "loss")(self.model, self.dist_class, batch), batch):
+            loss_of = self.loss if callable(self.loss) else method(self, "loss")  # a program keeps something else there
+            for losses in phases(self, loss_of(self.model, self.dist_class, batch), batch):
                 self._fill_gradients({index: [(loss, 1.0)] for index, loss in losses.items()}, samples, stats)
                 yield losses
         else:

@@ -356,10 +356,3 @@ class Losses(list[Any]):
         if name.startswith("__") or len(self) != 1:  # frameworks ask a list for protocols of arrays
             raise AttributeError(f"a list of {len(self)} losses has no attribute {name!r}")
         return getattr(self[0], name)
-
-
-def with_custom_loss(model: Any, losses: Any, batch: Any) -> list[Any]:
-    """Returns a policy's losses, a scalar or several, as the model's `custom_loss` would have them."""
-    given = Losses(losses if isinstance(losses, (list, tuple)) else [losses])
-    changed = model.custom_loss(given, batch)
-    return list(changed) if isinstance(changed, (list, tuple)) else [changed]

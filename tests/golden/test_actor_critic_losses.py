@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rlframe.losses import actor_critic
-from rlframe.models.bounded_distributions import SquashedGaussian
+from rlframe.models.gaussian import SquashedGaussian
 from tests.contract.test_policies import CROSSQ, make, make_batch
 from tests.golden.test_losses_against_oracle import ask
 from tests.helpers.frameworks import both_frameworks, to_tensor

@@ -59,6 +59,10 @@ MAX_WEIGHT = 2.0
 Terms = tuple[Tensor, Estimates, Any]
 
 
+#: By statistic, the names under which losses for RLlib 1.x kept it.
+_KEPT = {**KEPT_NAMES, "kl": ("mean_kl_loss", "mean_kl")}
+
+
 def postprocess_for_appo(
     policy: Any, sample_batch: SampleBatch, other_agent_batches: Any = None, episode: Any = None
 ) -> SampleBatch:
@@ -119,7 +123,7 @@ def appo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch
 
 def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar, or one by optimiser; the policy keeps the rest. See `appo_loss`."""
-    return kept_as_in_rllib(policy, model, appo_loss(policy, model, dist_class, train_batch), KEPT_NAMES)
+    return kept_as_in_rllib(policy, model, appo_loss(policy, model, dist_class, train_batch), _KEPT)
 
 
 class AsyncPPOPolicy(LearningPolicy):
@@ -129,7 +133,7 @@ class AsyncPPOPolicy(LearningPolicy):
     defaults_from = "rlframe.agents.appo.appo:DEFAULT_CONFIG"
 
     learns_values = True
-    kept_names = KEPT_NAMES
+    kept_names = _KEPT
     train_columns: tuple[str, ...] | None = (ACTION_LOGP,)
     learn_columns: tuple[str, ...] | None = LOSS_COLUMNS
     _value = value_of_step

@@ -55,7 +55,7 @@ def prepare_vtrace(policy: Any) -> None:
     """Makes a policy's schedules, PopArt and action-bound penalty; has workers collect `new_obs` where they bootstrap.
 
     Args:
-        policy: Gets `popart`, `action_bounds` and `scales_advantages`.
+        policy: Gets `popart`, `action_bounds`, `scales_advantages` and `default_lambda`.
     """
     config, drops_last = policy.config, policy.config["vtrace_drop_last_ts"]
     normalizes = _default(config["normalize_values"], config["vtrace"] and drops_last)
@@ -63,6 +63,7 @@ def prepare_vtrace(policy: Any) -> None:
     policy.action_bounds = ActionBoundPenalty(policy)
     policy.components.update(popart=policy.popart, **schedules_of(policy, config))
     policy.scales_advantages = _default(config["scale_advantages"], config["vtrace"])
+    policy.default_lambda = LAMBDA_OF_GAUSSIANS if is_gaussian(policy.action_space, config["model"]) else 1.0
     policy.batch_divisibility_req = config["rollout_fragment_length"]  # RLlib's losses cut rows into fragments
     # Workers would store values without the moments, which they do not know; only users' code reads them.
     policy.wants_values = not normalizes or type(policy).wants_values
@@ -163,13 +164,11 @@ def rows_of_vtrace(policy: Any, batch: Mapping[str, Any]) -> Any:
 def vtrace_options(policy: Any) -> dict[str, Any]:
     """Returns the keywords of `batch_vtrace` that a policy's config sets."""
     config, lambda_ = policy.config, policy.config["vtrace_lambda"]
-    if lambda_ is None:
-        lambda_ = LAMBDA_OF_GAUSSIANS if is_gaussian(policy.action_space, config["model"]) else 1.0
     return {
         "drop_last": config["vtrace_drop_last_ts"],
         "clip_rho": config["vtrace_clip_rho_threshold"],
         "clip_pg_rho": config["vtrace_clip_pg_rho_threshold"],
-        "lambda_": lambda_,
+        "lambda_": policy.default_lambda if lambda_ is None else lambda_,
     }
 
 
@@ -258,13 +257,13 @@ KEPT_NAMES = {
     "vf_loss": ("vf_loss", "mean_vf_loss"),
     "vf_explained_var": ("vf_explained_var",),
     "entropy": ("mean_entropy",),
-    "kl": ("mean_kl_loss", "mean_kl"),
 }
-"""By statistic, the names under which losses of IMPALA and APPO for RLlib 1.x kept it."""
+"""By statistic, the names under which losses of IMPALA and APPO for RLlib 1.x kept it; APPO's kept `kl`, too."""
 
 
 def vtrace_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
     del train_batch
-    norm, kept = policy.weights_norm(), {**kept_by_users_loss(policy, KEPT_NAMES), **policy._loss_outputs}
-    return {"cur_lr": policy.cur_lr, **kept, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}
+    norm, names, told = policy.weights_norm(), policy.kept_names, policy._loss_outputs
+    kept = {} if told.keys() >= names.keys() else kept_by_users_loss(policy, names)
+    return {"cur_lr": policy.cur_lr, **kept, **told, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}

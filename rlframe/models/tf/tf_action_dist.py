@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.models import compound_tensor_distributions as compound
+from rlframe.models import continuous_tensor_distributions as continuous
 from rlframe.models import tensor_distributions as once
 from rlframe.utils.quiet_tf import tf
 
@@ -58,8 +60,8 @@ class Categorical(once.Categorical, TFActionDistribution):
     """`tensor_distributions.Categorical` in TensorFlow."""
 
 
-class MultiCategorical(once.MultiCategorical, TFActionDistribution):
-    """`tensor_distributions.MultiCategorical` in TensorFlow."""
+class MultiCategorical(compound.MultiCategorical, TFActionDistribution):
+    """`compound_tensor_distributions.MultiCategorical` in TensorFlow."""
 
     component = Categorical
 
@@ -69,36 +71,36 @@ class MultiCategorical(once.MultiCategorical, TFActionDistribution):
         return self._components
 
 
-class DiagGaussian(once.DiagGaussian, TFActionDistribution):
-    """`tensor_distributions.DiagGaussian` in TensorFlow."""
+class DiagGaussian(continuous.DiagGaussian, TFActionDistribution):
+    """`continuous_tensor_distributions.DiagGaussian` in TensorFlow."""
 
 
-class SquashedGaussian(once.SquashedGaussian, TFActionDistribution):
-    """`tensor_distributions.SquashedGaussian` in TensorFlow."""
+class SquashedGaussian(continuous.SquashedGaussian, TFActionDistribution):
+    """`continuous_tensor_distributions.SquashedGaussian` in TensorFlow."""
 
 
-class Beta(once.Beta, TFActionDistribution):
-    """`tensor_distributions.Beta` in TensorFlow."""
+class Beta(continuous.Beta, TFActionDistribution):
+    """`continuous_tensor_distributions.Beta` in TensorFlow."""
 
 
-class Dirichlet(once.Dirichlet, TFActionDistribution):
-    """`tensor_distributions.Dirichlet` in TensorFlow."""
+class Dirichlet(continuous.Dirichlet, TFActionDistribution):
+    """`continuous_tensor_distributions.Dirichlet` in TensorFlow."""
 
 
-class Deterministic(once.Deterministic, TFActionDistribution):
-    """`tensor_distributions.Deterministic` in TensorFlow."""
+class Deterministic(continuous.Deterministic, TFActionDistribution):
+    """`continuous_tensor_distributions.Deterministic` in TensorFlow."""
 
 
-class Tanh(once.Tanh, TFActionDistribution):
-    """`tensor_distributions.Tanh` in TensorFlow."""
+class Tanh(continuous.Tanh, TFActionDistribution):
+    """`continuous_tensor_distributions.Tanh` in TensorFlow."""
 
 
-class RelaxedOneHot(once.RelaxedOneHot, Categorical):
-    """`tensor_distributions.RelaxedOneHot` in TensorFlow."""
+class RelaxedOneHot(continuous.RelaxedOneHot, Categorical):
+    """`continuous_tensor_distributions.RelaxedOneHot` in TensorFlow."""
 
 
-class MultiActionDistribution(once.MultiActionDistribution, TFActionDistribution):
-    """`tensor_distributions.MultiActionDistribution` in TensorFlow."""
+class MultiActionDistribution(compound.MultiActionDistribution, TFActionDistribution):
+    """`compound_tensor_distributions.MultiActionDistribution` in TensorFlow."""
 
 
 #: Kinds of `rlframe.models.dist_plan` in TensorFlow.

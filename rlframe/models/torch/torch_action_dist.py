@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch import distributions as td
 
+from rlframe.models import compound_tensor_distributions as compound
+from rlframe.models import continuous_tensor_distributions as continuous
 from rlframe.models import tensor_distributions as once
 from rlframe.tensor import ops
 
@@ -85,8 +87,8 @@ class TorchCategorical(once.Categorical, TorchDistributionWrapper):
         self.inputs = self.log_probs = dist.logits
 
 
-class TorchMultiCategorical(once.MultiCategorical, TorchDistributionWrapper):
-    """`tensor_distributions.MultiCategorical` in PyTorch."""
+class TorchMultiCategorical(compound.MultiCategorical, TorchDistributionWrapper):
+    """`compound_tensor_distributions.MultiCategorical` in PyTorch."""
 
     component = TorchCategorical
 
@@ -122,8 +124,8 @@ class _Normal(TorchDistributionWrapper):
         self.mean, self.std, self.log_std = dist.mean, dist.stddev, dist.stddev.log()
 
 
-class TorchDiagGaussian(once.DiagGaussian, _Normal):
-    """`tensor_distributions.DiagGaussian` in PyTorch."""
+class TorchDiagGaussian(continuous.DiagGaussian, _Normal):
+    """`continuous_tensor_distributions.DiagGaussian` in PyTorch."""
 
     def _draw(self) -> Any:
         return ops.stop_gradient(super()._draw())
@@ -134,12 +136,12 @@ class TorchDiagGaussian(once.DiagGaussian, _Normal):
         return result
 
 
-class TorchSquashedGaussian(once.SquashedGaussian, _Normal):
-    """`tensor_distributions.SquashedGaussian` in PyTorch."""
+class TorchSquashedGaussian(continuous.SquashedGaussian, _Normal):
+    """`continuous_tensor_distributions.SquashedGaussian` in PyTorch."""
 
 
-class TorchBeta(once.Beta, TorchDistributionWrapper):
-    """`tensor_distributions.Beta` in PyTorch."""
+class TorchBeta(continuous.Beta, TorchDistributionWrapper):
+    """`continuous_tensor_distributions.Beta` in PyTorch."""
 
     @property
     def dist(self) -> Any:
@@ -151,8 +153,8 @@ class TorchBeta(once.Beta, TorchDistributionWrapper):
         self.alpha, self.beta = dist.concentration1, dist.concentration0
 
 
-class TorchDirichlet(once.Dirichlet, TorchDistributionWrapper):
-    """`tensor_distributions.Dirichlet` in PyTorch."""
+class TorchDirichlet(continuous.Dirichlet, TorchDistributionWrapper):
+    """`continuous_tensor_distributions.Dirichlet` in PyTorch."""
 
     @property
     def dist(self) -> Any:
@@ -164,20 +166,20 @@ class TorchDirichlet(once.Dirichlet, TorchDistributionWrapper):
         self.concentration = dist.concentration
 
 
-class TorchDeterministic(once.Deterministic, TorchDistributionWrapper):
-    """`tensor_distributions.Deterministic` in PyTorch."""
+class TorchDeterministic(continuous.Deterministic, TorchDistributionWrapper):
+    """`continuous_tensor_distributions.Deterministic` in PyTorch."""
 
 
-class TorchTanh(once.Tanh, TorchDistributionWrapper):
-    """`tensor_distributions.Tanh` in PyTorch."""
+class TorchTanh(continuous.Tanh, TorchDistributionWrapper):
+    """`continuous_tensor_distributions.Tanh` in PyTorch."""
 
 
-class TorchRelaxedOneHot(once.RelaxedOneHot, TorchCategorical):
-    """`tensor_distributions.RelaxedOneHot` in PyTorch."""
+class TorchRelaxedOneHot(continuous.RelaxedOneHot, TorchCategorical):
+    """`continuous_tensor_distributions.RelaxedOneHot` in PyTorch."""
 
 
-class TorchMultiActionDistribution(once.MultiActionDistribution, TorchDistributionWrapper):
-    """`tensor_distributions.MultiActionDistribution` in PyTorch."""
+class TorchMultiActionDistribution(compound.MultiActionDistribution, TorchDistributionWrapper):
+    """`compound_tensor_distributions.MultiActionDistribution` in PyTorch."""
 
 
 #: Kinds of `rlframe.models.dist_plan` in PyTorch.

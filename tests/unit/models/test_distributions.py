@@ -7,8 +7,8 @@ from gymnasium import spaces
 from rlframe.models import bounded_distributions as bounded
 from rlframe.models import compound_distributions as compound
 from rlframe.models import distributions as dists
+from rlframe.models import gaussian
 from rlframe.models.action_dist import ActionDistribution
-from rlframe.models.gaussian import DiagGaussian
 from rlframe.models.numpy_dists import numpy_dist_for
 
 FLOAT_MIN = np.finfo(np.float32).min
@@ -62,8 +62,8 @@ def test_distribution_float32_inputs_give_float32_densities():
     made = [
         dists.Categorical(inputs, rng),
         compound.MultiCategorical(inputs, rng, input_lens=[2, 2]),
-        DiagGaussian(inputs, rng),
-        bounded.SquashedGaussian(inputs, rng),
+        gaussian.DiagGaussian(inputs, rng),
+        gaussian.SquashedGaussian(inputs, rng),
         bounded.Beta(inputs, rng),
         bounded.Dirichlet(inputs, rng),
         bounded.Deterministic(inputs, rng),
@@ -72,7 +72,7 @@ def test_distribution_float32_inputs_give_float32_densities():
         dist.sample()
         assert dist.sampled_action_logp().dtype == np.float32, type(dist)
         assert dist.sampled_action_logp().shape == (3,)
-        if not isinstance(dist, bounded.SquashedGaussian):
+        if not isinstance(dist, gaussian.SquashedGaussian):
             assert dist.entropy().dtype == np.float32, type(dist)
 
 
@@ -81,7 +81,7 @@ def test_distribution_without_generator_refuses_to_sample():
         dists.Categorical(np.zeros((1, 2), np.float32)).sample()
 
 
-@pytest.mark.parametrize("dist_class", [dists.Categorical, bounded.SquashedGaussian])
+@pytest.mark.parametrize("dist_class", [dists.Categorical, gaussian.SquashedGaussian])
 def test_sampled_action_logp_before_sample_is_refused(dist_class):
     with pytest.raises(ValueError, match=r"call sample\(\) first"):
         dist_class(np.zeros((1, 2), np.float32)).sampled_action_logp()
@@ -99,18 +99,20 @@ def test_multi_categorical_image_shaped_actions_keep_shape_and_dtype():
 
 
 def test_diag_gaussian_numbers_worked_by_hand():
-    dist = DiagGaussian(np.array([[1.0, -1.0, 0.0, np.log(2.0)]]))
+    dist = gaussian.DiagGaussian(np.array([[1.0, -1.0, 0.0, np.log(2.0)]]))
     half_log_2pi = 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(dist.logp(np.array([[2.0, -1.0]])), [-0.5 - np.log(2) - 2 * half_log_2pi])
     np.testing.assert_allclose(dist.entropy(), [np.log(2) + 2 * half_log_2pi + 1])
-    standard = DiagGaussian(np.zeros((1, 4)))
+    standard = gaussian.DiagGaussian(np.zeros((1, 4)))
     # ½(1 + 1) − ½ for the first component; −log 2 + (4 + 1)/2 − ½ for the second
     np.testing.assert_allclose(dist.kl(standard), [0.5 - np.log(2) + 2.0])
     assert dist.deterministic_sample().tolist() == [[1.0, -1.0]]
 
 
 def test_squashed_gaussian_saturated_samples_have_finite_and_exact_logp():
-    dist = bounded.SquashedGaussian(np.array([[30.0, 0.0], [-30.0, 1.0]]), np.random.default_rng(0), low=-2.0, high=3.0)
+    dist = gaussian.SquashedGaussian(
+        np.array([[30.0, 0.0], [-30.0, 1.0]]), np.random.default_rng(0), low=-2.0, high=3.0
+    )
     drawn = dist.sample()
     assert (drawn >= -2.0).all()
     assert (drawn <= 3.0).all()
@@ -120,25 +122,25 @@ def test_squashed_gaussian_saturated_samples_have_finite_and_exact_logp():
 
 def test_squashed_gaussian_density_integrates_to_one_over_its_range():
     grid = np.linspace(-2.0, 3.0, 200_001)[1:-1, None]
-    dist = bounded.SquashedGaussian(np.tile([[0.3, -0.5]], (len(grid), 1)), low=-2.0, high=3.0)
+    dist = gaussian.SquashedGaussian(np.tile([[0.3, -0.5]], (len(grid), 1)), low=-2.0, high=3.0)
     assert np.exp(dist.logp(grid)).sum() * (grid[1] - grid[0])[0] == pytest.approx(1.0, abs=1e-4)
 
 
 def test_squashed_gaussian_density_is_limited_before_tanh_in_each_dimension():
     # 40 standard deviations off in the first dimension: −800 and more, of which −100 is left; tanh′(2) = 0.070651
-    dist = bounded.SquashedGaussian(np.array([[0.0, 0.0, -np.log(20.0), 0.0]]))
+    dist = gaussian.SquashedGaussian(np.array([[0.0, 0.0, -np.log(20.0), 0.0]]))
     wanted = -100.0 - np.log(0.070651) - 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(dist.logp(np.array([[np.tanh(2.0), 0.0]])), [wanted], atol=1e-4)
 
 
 def test_squashed_gaussian_bounds_in_the_wrong_order_are_refused():
     with pytest.raises(ValueError, match="needs low < high; got low=1"):
-        bounded.SquashedGaussian(np.zeros((1, 2)), low=1.0, high=1.0)
+        gaussian.SquashedGaussian(np.zeros((1, 2)), low=1.0, high=1.0)
 
 
 @pytest.mark.parametrize("method", ["entropy", "kl"])
 def test_squashed_gaussian_refuses_what_has_no_closed_form(method):
-    dist = bounded.SquashedGaussian(np.zeros((1, 2)))
+    dist = gaussian.SquashedGaussian(np.zeros((1, 2)))
     with pytest.raises(ValueError, match=r"closed form|no kl"):
         getattr(dist, method)(*([dist] if method == "kl" else []))
 
@@ -207,8 +209,8 @@ def test_multi_action_sums_over_its_children(nested):
     [
         (dists.Categorical, spaces.Discrete(4), 4),
         (compound.MultiCategorical, spaces.MultiDiscrete([2, 3]), 5),
-        (DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
-        (bounded.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
+        (gaussian.DiagGaussian, spaces.Box(-1, 1, (3,)), 6),
+        (gaussian.SquashedGaussian, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Beta, spaces.Box(-1, 1, (3,)), 6),
         (bounded.Dirichlet, spaces.Box(0, 1, (3,)), 3),
         (bounded.Deterministic, spaces.Box(-1, 1, (3,)), 3),

@@ -23,10 +23,12 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.evaluation.rollout_worker import RolloutWorker
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.single_agent import Hooks
+from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.policy.parts import with_custom_loss
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.torch_policy import LearningRateSchedule, TorchPolicy
-from rlframe.policy.users_code import Losses, with_custom_loss
+from rlframe.policy.users_code import Losses
 from rlframe.tensor import ops
 from rlframe.trainer.describing import epsilons_of
 from tests.contract.test_policies import ACTIONS, OBS_SPACE, make, make_batch, same
@@ -139,6 +141,14 @@ def test_custom_loss_of_a_model_sees_all_columns():
 def test_custom_loss_gets_a_list_that_one_loss_alone_does_arithmetic_for(change):
     model = SimpleNamespace(custom_loss=lambda losses, batch: change(losses))
     assert [float(loss) for loss in with_custom_loss(model, torch.tensor(2.0), {})] == [5.0]
+
+
+def test_models_without_a_custom_loss_leave_losses_as_they_are():
+    model, loss = ModelV2.__new__(ModelV2), torch.tensor(2.0)
+    for given in (loss, [loss], (loss,)):
+        made = with_custom_loss(model, given, {})
+        assert type(made) is list
+        assert made[0] is loss
 
 
 def test_arithmetic_on_several_losses_at_once_is_refused():
