@@ -1,4 +1,4 @@
-"""Networks in NumPy: for acting on named weight arrays without a framework, and for learner steps on small batches.
+"""Networks in NumPy, for acting on named weight arrays without a framework.
 
 A model is described by a *spec*, plain data that survives JSON:
 
@@ -12,7 +12,7 @@ first `shared` layers of `outputs` gave (0: from the observations). A layer is o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,6 @@ from rlframe.models.actor_layers import (
     ACTIVATIONS,
     FLOAT32,
     LAYER_BINDERS,
-    ONE,
     ZERO,
     FloatArray,
     Step,
@@ -224,96 +223,3 @@ def as_rows(obs: NDArray[Any]) -> FloatArray:
     """Returns `obs [B, ...]` as float32 `[B, D]`, copying only where the dtype asks for it."""
     rows = obs.reshape(len(obs), -1) if obs.ndim != 2 else obs
     return rows.astype(np.float32, copy=False)
-
-
-# --- forwards and backwards --------------------------------------------------------------------------------------
-
-
-class ArrayLayer(NamedTuple):
-    """A dense layer: `activation(x @ weight.T + bias)`.
-
-    Attributes:
-        weight: Float32 `[out, in]`.
-        bias: Float32 `[out]`.
-        weight_grad, bias_grad: Where gradients go; None in a frozen network.
-        activation: "linear", "relu", "tanh" or "sigmoid".
-    """
-
-    weight: FloatArray
-    bias: FloatArray
-    weight_grad: FloatArray | None
-    bias_grad: FloatArray | None
-    activation: str
-
-
-class ArrayChain:
-    """A stack of dense layers for learner steps, on arrays that share their memory with a network's weights.
-
-    On small batches, such as DQN's of 32 rows, PyTorch's bookkeeping around an operation takes longer than that.
-    `rlframe.models.torch.dense_chain.DenseChain` has the same for tensors.
-
-    Args:
-        layers: Its layers; none for a chain that changes nothing.
-    """
-
-    def __init__(self, layers: Sequence[ArrayLayer]) -> None:
-        self._layers = [
-            (layer, layer.weight.T, ACTIVATIONS[layer.activation], _SLOPES[layer.activation]) for layer in layers
-        ]
-
-    def __bool__(self) -> bool:
-        """Whether there are layers."""
-        return bool(self._layers)
-
-    def forward(self, x: FloatArray) -> list[FloatArray]:
-        """Returns `x` `[B, in]` and every layer's outputs; the last are the chain's. `backward` takes the list."""
-        kept = [x]
-        for layer, transposed, activation, _ in self._layers:
-            x = np.dot(x, transposed)
-            np.add(x, layer.bias, x)
-            if activation is not None:
-                activation(x, out=x)
-            kept.append(x)
-        return kept
-
-    def backward(self, kept: list[FloatArray], grad: FloatArray, *, input_grad: bool) -> FloatArray | None:
-        """Writes all parameters' gradients over what is there.
-
-        Args:
-            kept: What `forward` returned.
-            grad: Gradient of the loss by the chain's outputs `[B, out]`.
-            input_grad: Whether the gradient by the chain's inputs is wanted.
-
-        Returns:
-            The gradient by the inputs `[B, in]`, or None.
-        """
-        for index in range(len(self._layers) - 1, -1, -1):
-            layer, _, _, slope = self._layers[index]
-            if slope is not None:
-                grad = slope(grad, kept[index + 1])
-            np.dot(grad.T, kept[index], layer.weight_grad)
-            np.add.reduce(grad, 0, out=layer.bias_grad)
-            if index or input_grad:
-                grad = np.dot(grad, layer.weight)
-        return grad if input_grad else None
-
-
-def _relu_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
-    return np.multiply(grad, np.greater(y, ZERO))
-
-
-def _tanh_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
-    return grad * (ONE - y * y)
-
-
-def _sigmoid_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
-    return grad * (y * (ONE - y))
-
-
-#: By activation, the gradient of its input from that of its output and the output.
-_SLOPES: dict[str, Callable[[FloatArray, FloatArray], FloatArray] | None] = {
-    "linear": None,
-    "relu": _relu_slope,
-    "tanh": _tanh_slope,
-    "sigmoid": _sigmoid_slope,
-}

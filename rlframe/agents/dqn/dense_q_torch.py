@@ -6,6 +6,7 @@ gradients.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,10 @@ from torch import Tensor
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.actor import ArrayChain
-from rlframe.models.actor_layers import FloatArray
+from rlframe.models.actor_layers import ACTIVATIONS, ZERO, FloatArray
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain, as_rows
+from rlframe.models.torch.dense_chain import ArrayLayer, DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss
-
-#: Trunk, advantages and state values of a Q-network; the latter two may be empty.
-Chains = tuple[ArrayChain, ArrayChain, ArrayChain]
 
 # 0-d arrays: a Python scalar is converted at every call, which costs as much as the operation.
 _ONE, _MINUS_ONE, _HALF = (np.full((), number, np.float32) for number in (1.0, -1.0, 0.5))
@@ -53,7 +50,7 @@ class DenseQGradients(FusedLoss):
         weights = policy._flat_parameters.param
         if weights.is_cpu and weights.dtype == torch.float32:
             online, target = (
-                (trunk.arrays(), advantage.arrays(), value.arrays())
+                (ArrayChain(trunk.arrays()), ArrayChain(advantage.arrays()), ArrayChain(value.arrays()))
                 for trunk, advantage, value in ((self._trunk, self._advantage, self._state_value), self._target)
             )
             self._by_arrays = ArrayQGradients(online, target, self._double_q)
@@ -162,6 +159,85 @@ def _array(obs: Tensor) -> FloatArray:
     """Returns observations as float32 rows `[B, n]`."""
     array: FloatArray = obs.numpy().reshape(len(obs), -1).astype(np.float32, copy=False)
     return array
+
+
+# --- the same in arrays -------------------------------------------------------------------------------------------
+
+
+class ArrayChain:
+    """A stack of dense layers for learner steps, on arrays that share their memory with a network's weights.
+
+    On small batches, such as DQN's of 32 rows, PyTorch's bookkeeping around an operation takes longer than that.
+
+    Args:
+        layers: Its layers; none for a chain that changes nothing.
+    """
+
+    def __init__(self, layers: Sequence[ArrayLayer]) -> None:
+        self._layers = [
+            (layer, layer.weight.T, ACTIVATIONS[layer.activation], _SLOPES[layer.activation]) for layer in layers
+        ]
+
+    def __bool__(self) -> bool:
+        """Whether there are layers."""
+        return bool(self._layers)
+
+    def forward(self, x: FloatArray) -> list[FloatArray]:
+        """Returns `x` `[B, in]` and every layer's outputs; the last are the chain's. `backward` takes the list."""
+        kept = [x]
+        for layer, transposed, activation, _ in self._layers:
+            x = np.dot(x, transposed)
+            np.add(x, layer.bias, x)
+            if activation is not None:
+                activation(x, out=x)
+            kept.append(x)
+        return kept
+
+    def backward(self, kept: list[FloatArray], grad: FloatArray, *, input_grad: bool) -> FloatArray | None:
+        """Writes all parameters' gradients over what is there.
+
+        Args:
+            kept: What `forward` returned.
+            grad: Gradient of the loss by the chain's outputs `[B, out]`.
+            input_grad: Whether the gradient by the chain's inputs is wanted.
+
+        Returns:
+            The gradient by the inputs `[B, in]`, or None.
+        """
+        for index in range(len(self._layers) - 1, -1, -1):
+            layer, _, _, slope = self._layers[index]
+            if slope is not None:
+                grad = slope(grad, kept[index + 1])
+            np.dot(grad.T, kept[index], layer.weight_grad)
+            np.add.reduce(grad, 0, out=layer.bias_grad)
+            if index or input_grad:
+                grad = np.dot(grad, layer.weight)
+        return grad if input_grad else None
+
+
+def _relu_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
+    return np.multiply(grad, np.greater(y, ZERO))
+
+
+def _tanh_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
+    return grad * (_ONE - y * y)
+
+
+def _sigmoid_slope(grad: FloatArray, y: FloatArray) -> FloatArray:
+    return grad * (y * (_ONE - y))
+
+
+#: By activation, the gradient of its input from that of its output and the output.
+_SLOPES: dict[str, Callable[[FloatArray, FloatArray], FloatArray] | None] = {
+    "linear": None,
+    "relu": _relu_slope,
+    "tanh": _tanh_slope,
+    "sigmoid": _sigmoid_slope,
+}
+
+
+#: Trunk, advantages and state values of a Q-network; the latter two may be empty.
+Chains = tuple[ArrayChain, ArrayChain, ArrayChain]
 
 
 class ArrayQGradients:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from rlframe.fast.dense_torch import dense_in_place, matmul
-from rlframe.models.actor import ArrayChain, ArrayLayer
-from rlframe.models.actor_layers import normalize_activation
+from rlframe.models.actor_layers import FloatArray, normalize_activation
 
 #: By activation: the gradient of its input from that of its output y and y itself.
 SLOPES: dict[str, Any] = {
@@ -32,6 +31,23 @@ def as_rows(obs: Tensor) -> Tensor:
     if obs.dtype == torch.float32 and obs.dim() == 2:
         return obs
     return obs.float().flatten(1) if obs.dim() > 1 else obs.float()[:, None]
+
+
+class ArrayLayer(NamedTuple):
+    """A dense layer: `activation(x @ weight.T + bias)`.
+
+    Attributes:
+        weight: Float32 `[out, in]`.
+        bias: Float32 `[out]`.
+        weight_grad, bias_grad: Where gradients go; None in a frozen network.
+        activation: "linear", "relu", "tanh" or "sigmoid".
+    """
+
+    weight: FloatArray
+    bias: FloatArray
+    weight_grad: FloatArray | None
+    bias_grad: FloatArray | None
+    activation: str
 
 
 class DenseChain:
@@ -68,20 +84,18 @@ class DenseChain:
         """Whether there are layers."""
         return bool(self._layers)
 
-    def arrays(self) -> ArrayChain:
-        """Returns the chain on arrays that share their memory with its weights and gradients, which are on the CPU."""
-        return ArrayChain(
-            [
-                ArrayLayer(
-                    weight.numpy(),
-                    bias.numpy(),
-                    None if weight_grad is None else weight_grad.numpy(),
-                    None if bias_grad is None else bias_grad.numpy(),
-                    activation,
-                )
-                for weight, bias, weight_grad, bias_grad, activation, _ in self._layers
-            ]
-        )
+    def arrays(self) -> list[ArrayLayer]:
+        """Returns the layers in arrays that share their memory with weights and gradients, which are on the CPU."""
+        return [
+            ArrayLayer(
+                weight.numpy(),
+                bias.numpy(),
+                None if weight_grad is None else weight_grad.numpy(),
+                None if bias_grad is None else bias_grad.numpy(),
+                activation,
+            )
+            for weight, bias, weight_grad, bias_grad, activation, _ in self._layers
+        ]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Returns the outputs [B, out] of `x` [B, in]."""
