@@ -28,7 +28,7 @@ import torch
 
 from rlframe.agents.registry import get_trainer_class
 from rlframe.offline.datasets import read_dataset
-from rlframe.utils.spaces.space_utils import unsquash_action
+from rlframe.utils.spaces.space_maps import unsquash_action
 
 torch.set_num_threads(1)
 

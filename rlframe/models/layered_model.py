@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import numpy as np
-
 from rlframe.data.columns import OBS
 from rlframe.models.conv_sizes import filters_for
-from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec, visionnet_spec
+from rlframe.models.fcnet_spec import fcnet_spec, visionnet_spec
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import OBS_FLAT, ModelV2
+from rlframe.models.popart_layer import PopArtLayer
 from rlframe.models.spec import Initial, ModelLayers
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 
-class LayeredModel(LayerOwner, ModelV2):
+class LayeredModel(PopArtLayer, LayerOwner, ModelV2):
     """A model of layers; its weights carry their names, so a NumPy actor can stand in for it.
 
     Args:
@@ -93,18 +92,6 @@ class LayeredModel(LayerOwner, ModelV2):
         if self._features is None:
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return self.run_spec(self._value_layers, self._features if self._spec.shared else self._last_flat_in)[:, 0]
-
-    def set_own_value_moments(self, mean: float, std: float) -> bool:
-        """Does what `set_value_moments` does for this network alone."""
-        if not any(layer.name == POPART_LAYER for layer in self._spec.values or ()):
-            return False
-        sigma, mu = (float(self.get_spec_weight(POPART_LAYER, part).reshape(())) for part in ("weight", "bias"))
-        weight, bias = (self.get_spec_weight("value", part) for part in ("weight", "bias"))
-        self.set_spec_weight("value", "weight", weight * (sigma / std))
-        self.set_spec_weight("value", "bias", (bias * sigma + (mu - mean)) / std)
-        self.set_spec_weight(POPART_LAYER, "weight", np.full((1, 1), std, np.float32))
-        self.set_spec_weight(POPART_LAYER, "bias", np.full(1, mean, np.float32))
-        return True
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `ChainActor`; None for what NumPy cannot act with, or for subclasses of the user's."""

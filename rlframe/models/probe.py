@@ -13,7 +13,8 @@ from gymnasium import spaces
 from rlframe.data.columns import ACTIONS
 from rlframe.models.past_views import previous_step_views
 from rlframe.models.preprocessors import get_preprocessor, without_preprocessing
-from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, get_base_struct_from_space, map_space
+from rlframe.utils.spaces.space_maps import map_space
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, get_base_struct_from_space
 
 #: Rows of the batch that a model is tried with.
 ROWS = 2

@@ -37,7 +37,7 @@ from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import take_normalized
 from rlframe.offline.remembering import add_memory, as_rows, in_sequences
 from rlframe.utils.errors import ConfigError, DataError
-from rlframe.utils.spaces.space_utils import clip_action, normalize_action
+from rlframe.utils.spaces.space_maps import clip_action, normalize_action
 
 logger = logging.getLogger(__name__)
 _ROUNDED = 1e-3  # of an action, by its space's range

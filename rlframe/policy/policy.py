@@ -15,13 +15,14 @@ from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.preprocessors import get_preprocessor
+from rlframe.policy.env_actions import first_choice
 from rlframe.policy.inference import Inference
 from rlframe.policy.own_inference import OwnActing, OwnForward
 from rlframe.policy.policy_making import PolicyMaking, default_view_requirements
 from rlframe.policy.policy_memory import PolicyMemory
 from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.policy_state import PolicyState, State
-from rlframe.policy.requested_actions import RequestedActions, first_choice, unbatch_one
+from rlframe.policy.requested_actions import RequestedActions, unbatch_one
 from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, users_way, widen, with_attributes
 from rlframe.utils.schedules.constant_schedule import ConstantSchedule

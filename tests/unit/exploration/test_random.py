@@ -11,7 +11,8 @@ from rlframe.exploration.uniform import policy_bounds, uniform_logp, uniform_sam
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.spaces import Simplex
-from rlframe.utils.spaces.space_utils import get_base_struct_from_space, unsquash_action
+from rlframe.utils.spaces.space_maps import unsquash_action
+from rlframe.utils.spaces.space_utils import get_base_struct_from_space
 from tests.unit.exploration.helpers import THREE, choose, rng, values
 
 

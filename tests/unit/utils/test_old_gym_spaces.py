@@ -26,7 +26,8 @@ from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.utils.spaces import FlexDict, Repeated, Simplex
 from rlframe.utils.spaces.old_gym import convert_space, known_to_both
-from rlframe.utils.spaces.space_utils import get_dummy_batch_for_space, unsquash_action
+from rlframe.utils.spaces.space_maps import unsquash_action
+from rlframe.utils.spaces.space_utils import get_dummy_batch_for_space
 from tests.helpers.workers import dqn_config
 
 gym = pytest.importorskip("gym")

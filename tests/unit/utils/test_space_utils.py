@@ -10,15 +10,13 @@ from gymnasium import spaces
 
 from rlframe.utils.errors import UnsupportedSpaceException
 from rlframe.utils.spaces import FlexDict, Repeated, Simplex
+from rlframe.utils.spaces.space_maps import clip_action, normalize_action, unsquash_action
 from rlframe.utils.spaces.space_utils import (
     batch,
-    clip_action,
     flatten_to_single_ndarray,
     get_base_struct_from_space,
     get_dummy_batch_for_space,
-    normalize_action,
     unbatch,
-    unsquash_action,
 )
 
 BOX = spaces.Box(np.array([-2.0, 0.0], np.float32), np.array([2.0, 10.0], np.float32))
