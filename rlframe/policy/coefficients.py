@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from rlframe.policy.policy import Component, LearningRate, Scheduled
 
 
@@ -25,25 +23,6 @@ def schedules_of(policy: Any, config: Mapping[str, Any]) -> dict[str, Scheduled]
         "lr": LearningRate(policy, config["lr"], config["lr_schedule"]),
         "entropy": EntropyCoefficient(policy, config["entropy_coeff"], config["entropy_coeff_schedule"]),
     }
-
-
-class RandomStream(Component):
-    """A random stream of a policy's own, in NumPy, which its state has.
-
-    Args:
-        generator: The stream.
-    """
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        self.generator = generator
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns where the stream is."""
-        return {"rng": self.generator.bit_generator.state}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes what `get_state` returned."""
-        self.generator.bit_generator.state = state["rng"]
 
 
 class AdaptiveKL(Component):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -12,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.policy import Component as Component
-from rlframe.policy.users_code import Losses
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
 
@@ -22,8 +19,6 @@ from rlframe.utils.errors import ConfigError
 WHOLE_MODEL = ("model",)
 #: The model's weights in two parts: what its outputs depend on, and what nothing but its values depends on.
 MODEL_OUTPUTS, MODEL_VALUES = ("model outputs",), ("model values",)
-#: Phases of one batch after which a loss is taken to go on for ever.
-MOST_PHASES = 10_000
 
 
 @dataclass(frozen=True)
@@ -143,6 +138,25 @@ class LossOutput:
         return getattr(losses, name)
 
 
+class RandomStream(Component):
+    """A random stream of a policy's own, in NumPy, which its state has.
+
+    Args:
+        generator: The stream.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self.generator = generator
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns where the stream is."""
+        return {"rng": self.generator.bit_generator.state}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` returned."""
+        self.generator.bit_generator.state = state["rng"]
+
+
 def check_optimizers(
     owner: str,
     networks: Sequence[str],
@@ -219,56 +233,10 @@ class SecondOrder(Protocol):
         """Returns loss and divergence of the weights as they are; keeps what the loss reports."""
 
 
-def phases(policy: Any, made: Any, batch: Any) -> Iterator[dict[int, Tensor]]:
-    """Yields what a loss returned, `{index of optimiser: scalar}`, one phase after the other.
-
-    A loss that returns has one phase. One that is a generator has as many as it yields: the optimisers of each step
-    before it goes on.
-
-    Raises:
-        ValueError: If losses and optimisers do not fit together, or the phases do not end.
-    """
-    if not inspect.isgenerator(made):
-        yield by_optimizer(policy, made, batch)
-        return
-    for number, part in enumerate(made):
-        if number >= MOST_PHASES:
-            raise ValueError(
-                f"{type(policy).__name__}.loss() yielded {MOST_PHASES} phases for one batch and goes on; wanted a loss "
-                "that ends: leave its loop, or return"
-            )
-        yield by_optimizer(policy, part, batch)
-
-
 def kept(policy: Any, output: LossOutput) -> Any:
     """Has a policy keep what a loss reports, and returns its losses as RLlib's functions did: a scalar, or a list."""
     policy.keep_output(output)
     return list(output.losses.values()) if isinstance(output.losses, Mapping) else output.losses
-
-
-def keep_reports(policy: Any, made: Any) -> None:
-    """Has the policy keep what a loss reports that nothing is learned from; of one in phases, of its first."""
-    output = next(made, None) if inspect.isgenerator(made) else made
-    if isinstance(output, LossOutput):
-        policy.keep_output(output)
-
-
-def by_optimizer(policy: Any, made: Any, batch: Any) -> dict[int, Tensor]:
-    """Returns losses by the index of their optimiser, of what a loss returned or yielded; keeps what it reports.
-
-    Raises:
-        ValueError: If a loss has no optimiser, or names none there is.
-    """
-    own = list(policy.own_steps)
-    if not isinstance(made, LossOutput):
-        every = _changed(policy, made, batch, len(own) + len(policy._optimizers))
-        return dict(enumerate(every[len(own) :]))
-    policy.keep_output(made)
-    names = list(policy.optimizer_specs)
-    if not isinstance(made.losses, Mapping) and not own and len(policy._optimizers) <= 1:
-        return dict(enumerate(with_custom_loss(policy.model, [made.losses], batch)))
-    losses = _by_name(policy, made, batch)
-    return {index: losses[name] for index, name in enumerate(names) if name in losses and policy.due(name)}
 
 
 def merge_kept(
@@ -289,65 +257,3 @@ def merge_kept(
         else:
             merged[name] = concat(parts)
     return merged
-
-
-def own_loss(policy: Any, name: str, made: Any, batch: Any) -> Tensor:
-    """Returns the loss of networks that a policy steps itself, of what its loss returned; keeps what it reports.
-
-    Args:
-        policy: The policy.
-        name: Name of the loss in `policy.own_steps`, or of an optimiser.
-        made: What its loss returned: a `LossOutput`, or a list with the losses of `own_steps` before those of the
-            optimisers.
-        batch: What the loss was computed of.
-
-    Raises:
-        ValueError: If there is no such loss.
-    """
-    own = list(policy.own_steps)
-    if not isinstance(made, LossOutput):
-        names = [*own, *policy.optimizer_specs]
-        return _changed(policy, made, batch, len(own) + len(policy._optimizers))[names.index(name)]
-    policy.keep_output(made)
-    losses = _by_name(policy, made, batch)
-    if name not in losses:
-        raise ValueError(
-            f"{type(policy).__name__}.loss() returned losses for {sorted(losses)}; wanted one for {name!r} where "
-            f"policy.due({name!r})"
-        )
-    return losses[name]
-
-
-def _by_name(policy: Any, made: LossOutput, batch: Any) -> dict[str, Tensor]:
-    """Returns losses by their names, as the model's `custom_loss` would have them."""
-    names = [*policy.own_steps, *policy.optimizer_specs]
-    if not isinstance(made.losses, Mapping):
-        raise ValueError(
-            f"{type(policy).__name__}.loss() returned one loss that names no optimiser; wanted a dict with some of "
-            f"{names}: LossOutput({{{names[0]!r}: ...}})"
-        )
-    unknown = sorted(set(made.losses) - set(names))
-    if unknown or not made.losses:
-        raise ValueError(
-            f"{type(policy).__name__}.loss() returned losses for {unknown or 'no optimiser'}; wanted some of {names}, "
-            "the names in optimizers()"
-        )
-    changed = _changed(policy, list(made.losses.values()), batch, len(made.losses))
-    return dict(zip(made.losses, changed, strict=True))
-
-
-def _changed(policy: Any, losses: Any, batch: Any, count: int) -> list[Tensor]:
-    """Returns losses, a scalar or several, as the model's `custom_loss` would have them; as many as are wanted."""
-    made: list[Tensor] = policy.losses_in_turn(with_custom_loss(policy.model, losses, batch))
-    if len(made) != count:
-        raise ValueError(f"got {len(made)} losses for {count} optimisers; wanted one for each")
-    return made
-
-
-def with_custom_loss(model: Any, losses: Any, batch: Any) -> list[Tensor]:
-    """Returns losses, a scalar or several, as the model's `custom_loss` would have them, if it has one."""
-    every = list(losses) if isinstance(losses, (list, tuple)) else [losses]
-    if getattr(model.custom_loss, "__func__", None) is ModelV2.custom_loss:
-        return every
-    changed = model.custom_loss(Losses(every), batch)
-    return list(changed) if isinstance(changed, (list, tuple)) else [changed]

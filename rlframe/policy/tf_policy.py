@@ -18,8 +18,9 @@ from rlframe.data.columns import DONES, OBS, SEQ_LENS, TERMINATEDS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.left_by_shares import merge_left
+from rlframe.policy.loss_phases import by_optimizer, keep_reports, phases
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import RMSPropSpec, by_optimizer, keep_reports, merge_kept, phases
+from rlframe.policy.parts import RMSPropSpec, merge_kept
 from rlframe.policy.policy import State
 from rlframe.policy.tf.acting import TFActing
 from rlframe.policy.tf.building import TFParts

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.policy.loss_phases import keep_reports, phases
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import RMSPropSpec, keep_reports, phases
+from rlframe.policy.parts import RMSPropSpec
 from rlframe.policy.policy import State
 from rlframe.policy.torch.acting import TorchActing
 from rlframe.policy.torch.arrays import load_weights, to_arrays
@@ -274,6 +275,12 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         return made
 
     # --- weights and state ------------------------------------------------------------------------------------
+
+    def weights_norm(self) -> Tensor:
+        """Returns the global L2 norm of the weights, a scalar."""
+        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
+        norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
+        return norm
 
     def get_weights(self) -> dict[str, NDArray[Any]]:
         """Returns a copy of the model's parameters and buffers, `{name: array}`."""

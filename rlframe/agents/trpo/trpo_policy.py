@@ -27,9 +27,17 @@ from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, importance_surrogate
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.coefficients import RandomStream, schedules_of
+from rlframe.policy.coefficients import schedules_of
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import MODEL_OUTPUTS, MODEL_VALUES, AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.parts import (
+    MODEL_OUTPUTS,
+    MODEL_VALUES,
+    AdamSpec,
+    Component,
+    FusedGradients,
+    LossOutput,
+    RandomStream,
+)
 from rlframe.policy.popart import LayerPopArt
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops

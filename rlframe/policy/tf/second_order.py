@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import ACTION_DIST_INPUTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.loss_phases import own_loss
 from rlframe.policy.nonfinite import explain_nonfinite
-from rlframe.policy.parts import own_loss
 from rlframe.policy.tf.traced import TracedCalls, tensor_columns
 from rlframe.policy.users_code import method
 from rlframe.utils.quiet_tf import tf

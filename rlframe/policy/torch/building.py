@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rlframe.config.common import ONLY_EVALUATES
 from rlframe.data.sample_batch import SampleBatch
@@ -117,12 +117,6 @@ class TorchParts(LearningParts):
         found = {name: getattr(module, "generator", None) for name, module in named}
         found |= {f"{name}.forward": getattr(module, "random_stream", None) for name, module in named}
         return {name: made for name, made in found.items() if isinstance(made, torch.Generator | RandomStream)}
-
-    def weights_norm(self: Any) -> Tensor:
-        """Returns the global L2 norm of the weights, a scalar."""
-        weights = list(self.model.parameters()) if self._flat_parameters is None else [self._flat_parameters.param]
-        norm: Tensor = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(w.detach()) for w in weights]))
-        return norm
 
     def second_order(self: Any, name: str) -> TorchSecondOrder:
         """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.parts import by_optimizer
+from rlframe.policy.loss_phases import by_optimizer
 from rlframe.policy.torch import distributed
 from rlframe.policy.torch.data_parallel import DataParallel
 from rlframe.policy.torch.flat import step_flushing_denormals

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rlframe.data.columns import ACTION_DIST_INPUTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.policy.parts import own_loss
+from rlframe.policy.loss_phases import own_loss
 from rlframe.policy.users_code import method
 
 

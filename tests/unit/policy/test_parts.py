@@ -195,7 +195,7 @@ class Endless(TwoNetworks):
 
 
 def test_a_phase_that_never_ends_is_an_error(monkeypatch):
-    monkeypatch.setattr("rlframe.policy.parts.MOST_PHASES", 20)
+    monkeypatch.setattr("rlframe.policy.loss_phases.MOST_PHASES", 20)
     with pytest.raises(ValueError, match=r"yielded 20 phases for one batch and goes on; wanted a loss that ends"):
         make("torch", Endless).learn_on_batch(batch())
 

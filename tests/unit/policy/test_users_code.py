@@ -25,7 +25,7 @@ from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPos
 from rlframe.evaluation.sampling.single_agent import Hooks
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
-from rlframe.policy.parts import with_custom_loss
+from rlframe.policy.loss_phases import with_custom_loss
 from rlframe.policy.policy import Policy, PolicySpec
 from rlframe.policy.torch_policy import LearningRateSchedule, TorchPolicy
 from rlframe.policy.users_code import Losses
