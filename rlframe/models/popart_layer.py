@@ -13,7 +13,7 @@ from rlframe.models.spec import ModelLayers
 class PopArtLayer:
     """What a `LayeredModel` has for PopArt: V(s) = μ + σ (w · features + b), where the layer is there.
 
-    Source: van Hasselt et al. 2016, "Learning values across many orders of magnitude", section 2.
+    Source: van Hasselt et al. 2016, "Learning values across many orders of magnitude", section 2.2.
     """
 
     _spec: ModelLayers

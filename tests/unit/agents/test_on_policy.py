@@ -18,6 +18,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
 from rlframe.rllib1x.ppo import KLCoeffMixin
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.metrics.learner_info import LearnerInfo
 from tests.contract.test_policies import make as make_policy
 from tests.contract.test_policies import make_batch
 from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, cases
@@ -306,6 +307,14 @@ def test_update_kl_takes_what_train_ops_give_and_infos_alone():
     for factor, item in ((1.5, (None, infos)), (2.25, infos)):
         assert update(item) is item
         assert policy.kl_coeff == pytest.approx(0.2 * factor)
+
+
+def test_a_learner_that_tells_no_divergence_leaves_the_penalty_as_it_is():
+    trainer = make(PPOTrainer)
+    update, policy = UpdateKL(trainer.workers), trainer.get_policy()
+    for told in ({"learner_stats": {}}, LearnerInfo(learner_stats={"kl": None}), LearnerInfo(model={}), {}):
+        update({"default_policy": told})
+    assert policy.kl_coeff == pytest.approx(0.2)
 
 
 @torch_first

@@ -15,12 +15,26 @@ from rlframe.execution.rollout_ops import (
     ParallelRollouts,
     SelectExperiences,
     StandardizeFields,
+    unpack,
 )
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
 
 
 def two_policies(rows: int = 2) -> MultiAgentBatch:
     return MultiAgentBatch({"a": make_batch(rows), "b": make_batch(rows, 10)}, rows)
+
+
+@pytest.mark.parametrize("columns", [("obs",), ("new_obs",), ("obs", "new_obs"), ()])
+@pytest.mark.parametrize("bulk", [False, True])
+def test_compressed_observations_are_unpacked_whichever_they_are(columns: tuple[str, ...], bulk: bool) -> None:
+    plain = np.arange(12, dtype=np.float32).reshape(4, 3)
+    batch = SampleBatch({"obs": plain.copy(), "new_obs": plain + 1.0})
+    batch.compress(bulk, columns)
+    for given in (batch, batch.copy().as_multi_agent()):
+        made = unpack(given)
+        rows = made.policy_batches["default_policy"]
+        np.testing.assert_array_equal(rows["obs"], plain)
+        np.testing.assert_array_equal(rows["new_obs"], plain + 1.0)
 
 
 class TestParallelRollouts:
