@@ -21,10 +21,15 @@ _TUNE_REGISTRY = "ray.tune.registry"
 def register_when_tune_is_imported() -> None:
     """Registers the algorithms' names now if `ray.tune` is loaded, otherwise as soon as it is; has `ray` find it."""
     for name, action in ((_TUNE_REGISTRY, _register), ("ray", _have_ray_find_tune)):
-        if name in sys.modules:
-            action()
-        elif not any(isinstance(finder, _Watch) and finder.name == name for finder in sys.meta_path):
-            sys.meta_path.insert(0, _Watch(name, action))
+        when_imported(name, action)
+
+
+def when_imported(name: str, action: Callable[[], None]) -> None:
+    """Acts now if a module is loaded, otherwise as soon as it is."""
+    if name in sys.modules:
+        action()
+    elif not any(isinstance(finder, _Watch) and finder.name == name for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Watch(name, action))
 
 
 def _have_ray_find_tune() -> None:

@@ -125,7 +125,7 @@ class TrainOneStep:
         self._local, self._remote = workers.local_worker(), workers.remote_workers()
         self.policies = policies
         self.num_sgd_iter = num_sgd_iter
-        self.sgd_minibatch_size = sgd_minibatch_size
+        self.sgd_minibatch_size = int(sgd_minibatch_size)  # programs divide for it: train_batch_size / 4
         self._between_passes = between_passes
         self._one_step = num_sgd_iter == 1 and sgd_minibatch_size == 0
         self._rng: np.random.Generator | None = None

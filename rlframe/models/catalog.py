@@ -36,6 +36,7 @@ MODEL_DEFAULTS: ModelConfigDict = ModelConfig.defaults()
 #: What `framework` may be -> the folder of its models.
 _FRAMEWORKS = {"torch": "torch", "tf": "tf", "tf2": "tf", "tfe": "tf"}
 _BASES = {"torch": "TorchModelV2", "tf": "TFModelV2"}
+_DIST_BASES = {"torch": "TorchDistributionWrapper", "tf": "TFActionDistribution"}
 _KERAS = {"keras", "tf_keras", "tensorflow"}
 
 _REGISTRY: dict[str, dict[str, Any]] = {"model": {}, "action_dist": {}, "preprocessor": {}}
@@ -72,6 +73,16 @@ class ModelCatalog:
         if _is_keras_model(found):
             return "tf"
         return next((framework for framework, base in _BASES.items() if base in bases), None)
+
+    @staticmethod
+    def framework_of_dist(custom_action_dist: Any) -> str | None:
+        """Returns the framework that a `custom_action_dist` is made for; None where its class tells none."""
+        if isinstance(custom_action_dist, str):
+            if "." not in custom_action_dist and not _is_registered("action_dist", custom_action_dist):
+                return None
+            custom_action_dist = _resolve("action_dist", custom_action_dist, ActionDistribution)
+        bases = {base.__name__ for base in getattr(custom_action_dist, "__mro__", ())}
+        return next((framework for framework, base in _DIST_BASES.items() if base in bases), None)
 
     @staticmethod
     def register_custom_action_dist(action_dist_name: str, action_dist_class: Any) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import DONES, OBS, SEQ_LENS, TERMINATEDS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models.tf.named_variables import NamedVariables, keeping
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.left_by_shares import merge_left
 from rlframe.policy.loss_phases import by_optimizer, keep_reports, phases
@@ -155,10 +156,16 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         with tf.device(self.device):
             columns = tensor_columns(self._learned_columns(samples))
             batch = self._batch_of(tf.nest.map_structure(tf.convert_to_tensor, columns))
-            if self._has_own_loss():
-                method(self, "loss")(self.model, self.dist_class, batch)
-            if stats_fn is not None:
-                stats_fn(self, batch)
+            with keeping(self._made_by_loss()):
+                if self._has_own_loss():
+                    method(self, "loss")(self.model, self.dist_class, batch)
+                if stats_fn is not None:
+                    stats_fn(self, batch)
+
+    def _made_by_loss(self) -> NamedVariables:
+        """Returns the variables that the loss makes by name; they are not the model's, so gradients name them."""
+        made: NamedVariables = self.__dict__.setdefault("_named_variables", NamedVariables())
+        return made
 
     @property
     def trace_count(self) -> int:
@@ -211,7 +218,8 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         numbers = {name: self.__dict__[name] for name in scalars}
         self.__dict__.update(scalars)
         try:
-            yield
+            with keeping(self._made_by_loss()):
+                yield
         finally:
             self.__dict__.update(numbers)
 

@@ -129,12 +129,13 @@ class ReplayBuffer(metaclass=ABCMeta):  # noqa: B024 - so that buffers of arrays
         return batch
 
     def sample(self, num_items: int) -> Any:
-        """Returns the rows of `num_items` items.
+        """Returns the rows of `num_items` items; of none an empty batch, also where there are none.
 
         Raises:
-            ValueError: If there are no items.
+            ValueError: If there are no items, and some are asked for.
         """
-        self._check_not_empty()
+        if num_items:
+            self._check_not_empty()
         return self._encode_sample(self._rng.integers(0, len(self._storage), num_items).tolist())
 
     def _check_not_empty(self) -> None:

@@ -55,7 +55,7 @@ def merge_trainer_config(
 
 
 def framework_of_models(config: Mapping[str, Any]) -> str | None:
-    """Returns the one framework that custom models are made for; None without any of them, or where they differ."""
+    """Returns the one framework of custom models and distributions; None without any of them, or where they differ."""
     from rlframe.models.catalog import ModelCatalog
 
     policies = (config.get("multiagent") or {}).get("policies")
@@ -65,7 +65,10 @@ def framework_of_models(config: Mapping[str, Any]) -> str | None:
         part.get("model") for part in (config, *own)
     ]
     models = [section.get("custom_model") for section in sections if isinstance(section, Mapping)]
-    found = {ModelCatalog.framework_of(model) for model in models if model is not None} - {None}
+    dists = [section.get("custom_action_dist") for section in sections if isinstance(section, Mapping)]
+    found = {ModelCatalog.framework_of(model) for model in models if model is not None}
+    found |= {ModelCatalog.framework_of_dist(dist) for dist in dists if dist is not None}
+    found -= {None}
     return found.pop() if len(found) == 1 else None
 
 
@@ -96,7 +99,7 @@ def settle_framework(config: dict[str, Any], given: Mapping[str, Any]) -> str | 
     """
     if says_framework(config, given):
         return None
-    found = {"custom model": framework_of_models(config), "policy": framework_of_policies(config)}
+    found = {"custom model or distribution": framework_of_models(config), "policy": framework_of_policies(config)}
     return next((take_tensorflow(config, what) for what, framework in found.items() if framework == "tf"), None)
 
 

@@ -202,12 +202,31 @@ def _default_getter(
     return get_default_config
 
 
+def _policy_by_choice(trainer: Any, arguments: Mapping[str, Any], config: dict[str, Any]) -> Any:
+    """Returns what `get_policy_class` chooses; None without it, or where it leaves the choice.
+
+    One that refuses PyTorch beside a default policy of TensorFlow's is asked again with TensorFlow, RLlib's default,
+    where the program says no framework.
+    """
+    chosen = arguments.get("get_policy_class")
+    if chosen is None:
+        return None
+    try:
+        return call_by_signature(chosen, config)
+    except Exception:
+        default = arguments.get("default_policy")
+        said = getattr(trainer, "_framework_is_said", True) or config["framework"] != "torch"
+        if said or default is None or getattr(default, "framework", None) != "tf":
+            raise
+        _LOGGER.warning(take_tensorflow(config, f"policy {default.__name__}"))
+        return call_by_signature(chosen, config)
+
+
 def _policy_getter(arguments: Mapping[str, Any]) -> Callable[..., Any]:
     def get_default_policy_class(self: Any, config: dict[str, Any]) -> Any:
         from rlframe.utils.framework import require_framework
 
-        chosen = arguments.get("get_policy_class")
-        made = call_by_signature(chosen, config) if chosen is not None else None
+        made = _policy_by_choice(self, arguments, config)
         if made is None and arguments.get("policies"):
             framework = require_framework(config["framework"], config.get("log_level"))
             path = arguments["policies"].get(framework)

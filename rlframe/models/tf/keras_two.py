@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rlframe.models.tf import keras_files, keras_two_arguments, named_variables
+from rlframe.models.tf import keras_files, keras_two_arguments, named_variables, tf1_optimizers
 from rlframe.utils.quiet_tf import tf
 
 
@@ -82,6 +82,7 @@ def accept() -> None:
     named_variables.accept(keras)
     keras_two_arguments.accept(keras)
     keras_files.accept(keras)
+    tf1_optimizers.accept(tf, keras)
 
 
 def _join_time_and_batch(layer: Any) -> None:

@@ -1,7 +1,7 @@
-"""Variables and layers that a model makes by name in its forward pass, as in TensorFlow 1: they are the same each time.
+"""Variables and layers that models and losses make by name, as in TensorFlow 1: they are the same each time.
 
 `tf1.get_variable` and `tf1.layers`, in `tf1.variable_scope`s, found what they had made before in the graph. There is
-none any more: here the model keeps it.
+none any more: here the model keeps what its forward pass makes, and the policy what its loss does.
 """
 
 from __future__ import annotations
@@ -78,8 +78,19 @@ class ForwardPass:
         self._watched.__exit__(*exc)
 
 
+@contextlib.contextmanager
+def keeping(made: NamedVariables) -> Iterator[None]:
+    """A context in which names are looked up in `made`: that of a policy's loss, which is traced more than once."""
+    made.count_anew()
+    _active.models.append(made)
+    try:
+        yield
+    finally:
+        _active.models.pop()
+
+
 class NamedVariables:
-    """What one model has made by name."""
+    """What one model, or the loss of one policy, has made by name."""
 
     def __init__(self) -> None:
         self._variables: dict[str, Any] = {}
@@ -117,8 +128,8 @@ class NamedVariables:
 
 
 _NOWHERE = (
-    "tf.compat.v1.{} was called outside of a model's forward(), where nothing keeps what it makes; make layers and "
-    "variables there, or in the constructor"
+    "tf.compat.v1.{} was called outside of a model's forward() and a policy's loss, where nothing keeps what it makes; "
+    "make layers and variables there, or in the constructor"
 )
 
 

@@ -50,9 +50,10 @@ class TFParts(LearningParts):
         check_model(model, self.observation_space, num_outputs, values=values, several=learns_own_way(self))
 
     def _make_optimizers(self: Any) -> list[Any]:
-        if self.config.get(ONLY_EVALUATES):
+        own = overridden_by_user(type(self), "optimizer")  # the loss may read what it leaves on the policy
+        if self.config.get(ONLY_EVALUATES) and not own:
             return []
-        if overridden_by_user(type(self), "optimizer"):
+        if own:
             keras_two.accept()  # it may make Keras' with the arguments of Keras 2
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)

@@ -40,7 +40,7 @@ class TorchParts(LearningParts):
 
     def _make_optimizers(self: Any) -> list[torch.optim.Optimizer]:
         self._give_streams("model", self.model)
-        if self.config.get(ONLY_EVALUATES):
+        if self.config.get(ONLY_EVALUATES) and not overridden_by_user(type(self), "optimizer"):  # it may leave more
             return []
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)

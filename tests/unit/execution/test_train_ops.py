@@ -126,6 +126,11 @@ class TestTrainOneStep:
         assert whole == sorted(sequences)
         assert sum(len([row for row in rows if row]) for rows in seen) == 5
 
+    def test_minibatches_of_as_many_rows_as_a_division_gives(self) -> None:
+        workers = FakeWorkerSet()
+        run(TrainOneStep(workers, sgd_minibatch_size=8 / 4), [make_batch(8)])
+        assert [len(rows) for rows in workers.local.policy_map["default_policy"].seen] == [2, 2, 2, 2]
+
     @pytest.mark.parametrize("keys", [{"num_sgd_iter": 0}, {"sgd_minibatch_size": -1}])
     def test_sizes_too_small_raise(self, keys: dict[str, int]) -> None:
         with pytest.raises(ValueError, match="wanted 1 pass or more"):

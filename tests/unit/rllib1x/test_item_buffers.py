@@ -301,3 +301,9 @@ def test_the_modules_of_rllib_1_13_have_both_buffers():
     assert replay_buffer.ReplayBuffer is rllib.ReplayBuffer
     assert replay_buffer.PrioritizedReplayBuffer is prioritized_replay_buffer.PrioritizedReplayBuffer
     assert replay_buffer.PrioritizedReplayBuffer is rllib.PrioritizedReplayBuffer
+
+
+def test_nothing_drawn_of_an_empty_buffer_is_an_empty_batch():
+    nothing = rllib.ReplayBuffer(10).sample(0)
+    assert nothing.count == 0
+    assert SampleBatch({"obs": np.zeros((3, 2))}).concat(nothing).count == 3

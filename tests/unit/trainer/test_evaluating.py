@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from rlframe.agents.pg import PGTrainer
 from rlframe.env import register_env
@@ -144,3 +145,22 @@ def test_evaluation_by_hand_is_stamped_with_the_last_iteration_and_attached_to_l
     attached = trainer.train()["evaluation"]
     assert (attached["training_iteration"], attached["age_iterations"]) == (1, 1)
     assert trainer.train()["evaluation"]["training_iteration"] == 3
+
+
+def test_a_loss_reads_what_the_optimizers_function_left_on_the_policy_in_evaluation_too():
+    from rlframe.agents.pg.pg_torch_policy import PGTorchPolicy
+
+    def optimizer(policy, config):
+        policy.updates = 0
+        return torch.optim.SGD(policy.model.parameters(), lr=config["lr"])
+
+    def loss(policy, model, dist_class, batch):
+        policy.updates += 1
+        logits, _ = model.from_batch(batch)
+        return -dist_class(logits, model).logp(batch["actions"]).mean()
+
+    counting = PGTorchPolicy.with_updates(name="CountingUpdates", optimizer_fn=optimizer, loss_fn=loss)
+    trainer = PGTrainer.with_updates(default_policy=counting)(
+        config={"env": Counting, "framework": "torch", "train_batch_size": 20, "evaluation_interval": 1}
+    )
+    assert trainer.train()["evaluation"]["episodes_this_iter"] > 0

@@ -138,3 +138,47 @@ def test_the_choice_of_a_policy_reads_what_rllib_0_8_called_the_framework():
         trainer = mine(config={"env": "CartPole-v1", "train_batch_size": 20, "use_pytorch": True})
     assert asked == [True]
     assert "use_pytorch" not in trainer.config
+
+
+@needs_tf
+def test_a_distribution_of_tensorflow_trains_without_saying_a_framework():
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.models.tf.tf_action_dist import Categorical
+
+    class Sharper(Categorical):
+        """Logits at half the temperature."""
+
+        def __init__(self, inputs, model=None):
+            super().__init__(inputs * 2.0, model)
+
+    ModelCatalog.register_custom_action_dist("sharper", Sharper)
+    model = {"fcnet_hiddens": [4], "custom_action_dist": "sharper"}
+    trainer = PGTrainer(config={"env": "CartPole-v1", "train_batch_size": 20, "model": model})
+    assert trainer.config["framework"] == "tf"
+    trainer.train()
+
+
+def test_distributions_tell_their_framework():
+    from rlframe.models.torch.torch_action_dist import TorchCategorical
+
+    ModelCatalog.register_custom_action_dist("of_torch", TorchCategorical)
+    assert framework_of_models(config(model={"custom_action_dist": "of_torch"})) == "torch"
+    assert framework_of_models(config(model={"custom_action_dist": TorchCategorical})) == "torch"
+    assert framework_of_models(config(model={"custom_action_dist": "a name that is refused later"})) is None
+
+
+@needs_tf
+def test_a_choice_that_refuses_pytorch_beside_a_default_of_tensorflow_is_asked_again_with_tensorflow():
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.agents.pg.pg_tf_policy import PGTFPolicy
+
+    def choose(config):
+        if config["framework"] == "torch":
+            raise ValueError("there is none for PyTorch")
+        return PGTFPolicy
+
+    mine = PGTrainer.with_updates(name="Mine", default_policy=PGTFPolicy, get_policy_class=choose)
+    given = {"env": "CartPole-v1", "train_batch_size": 20, "model": {"fcnet_hiddens": [4]}}
+    assert mine(config=given).config["framework"] == "tf"
+    with pytest.raises(ValueError, match="there is none for PyTorch"):
+        mine(config={**given, "framework": "torch"})

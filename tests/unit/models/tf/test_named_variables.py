@@ -110,3 +110,24 @@ def test_variables_in_objects_of_a_models_own_are_found_by_what_it_computes_with
 def test_a_model_that_makes_new_variables_at_each_call_is_refused():
     with pytest.raises(ValueError, match=r"New: each call makes new variables, such as .*; make layers and"):
         made(New)
+
+
+def test_variables_that_a_loss_makes_by_name_are_the_policys_and_the_same_each_time():
+    from rlframe.agents.pg import PGTrainer
+    from rlframe.agents.pg.pg_tf_policy import PGTFPolicy
+
+    def loss(policy, model, dist_class, batch):
+        with tf1.variable_scope("penalty"):
+            policy.penalty = tf1.get_variable("weight", initializer=0.5, trainable=False)
+        policy.made = [*getattr(policy, "made", []), policy.penalty]
+        logits, _ = model.from_batch(batch)
+        return -tf.reduce_mean(dist_class(logits, model).logp(batch["actions"])) * policy.penalty
+
+    mine = PGTrainer.with_updates(default_policy=PGTFPolicy.with_updates(name="Penalised", loss_fn=loss))
+    trainer = mine(config={"env": "CartPole-v1", "framework": "tf", "train_batch_size": 20,
+                           "model": {"fcnet_hiddens": [4]}})  # fmt: skip
+    trainer.train()
+    policy = trainer.get_policy()
+    assert len(policy.made) > 1  # the first run, and the trace
+    assert all(variable is policy.penalty for variable in policy.made)
+    assert float(policy.penalty.numpy()) == 0.5
