@@ -157,8 +157,7 @@ def _notes_on_commands(text: str) -> Iterator[Note]:
     """Yields notes on what is said to a shell."""
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\brllib (train|rollout|evaluate)\b", line):
-            yield Note(
-                number, "the command rllib is rlframe here: rlframe train, rlframe evaluate", "docs/command_line.md"
-            )
+            told = "the command rllib is rlframe here; with RLlib's flags: python -m rlframe.train, rlframe rollout"
+            yield Note(number, told, "docs/command_line.md")
         if re.search(r"pip install.*\bray\[[^\]]*rllib", line):
             yield Note(number, "ray[rllib] is not needed: pip install rlframe brings Ray", "docs/quickstart.md")

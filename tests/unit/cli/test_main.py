@@ -143,3 +143,13 @@ def test_modules_beside_a_run_are_found_for_the_users_own_commands_alone(
     with pytest.raises(SystemExit):
         main()
     assert (str(tmp_path) in sys.path) is own
+
+
+def test_rollout_takes_the_flags_of_rllibs_command() -> None:
+    code, out, _ = invoke("rollout", "--help")
+    assert code == 0
+    assert out.startswith("usage: rlframe rollout")
+    assert all(flag in out for flag in ("--run", "--steps", "--no-render", "--save-info", "--use-shelve"))
+    code, _, told = invoke("rollout", "checkpoint-1", "--run", "PPO", "--stepps", "3")
+    assert code == 2
+    assert "unrecognized arguments: --stepps 3" in told
