@@ -386,3 +386,11 @@ def test_a_trainer_evaluates_by_rllibs_names():
     assert trainer._evaluate().keys() == {"evaluation"}
     worker = trainer.workers.local_worker()
     assert (worker.multiagent, worker.preprocessing_enabled) == (False, True)
+
+
+def test_hooks_of_older_releases_are_found_by_their_names():
+    from rlframe.agents.a3c.a3c import execution_plan, make_async_optimizer
+    from rlframe.agents.dqn.dqn_torch_policy import after_init, before_loss_init
+
+    assert make_async_optimizer is execution_plan
+    assert after_init is before_loss_init
