@@ -8,8 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rlframe._old_streams import name_streams_as_before
-from rlframe._tune_names import register_when_tune_is_imported
+from rlframe._tune_names import name_streams_as_before, register_when_tune_is_imported
 from rlframe.rllib1x.finder import install
 from rlframe.utils.spinning import shorten_spinning
 

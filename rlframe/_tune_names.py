@@ -4,10 +4,13 @@ Programs write `tune.run("DQN")` with Ray's own `tune`. Ray resolves names that 
 so the names must be in its registry before the first look-up, in whatever order `rlframe` and `ray.tune` are imported.
 
 Others write `ray.tune.run("DQN")` and import `ray` alone: RLlib imported the rest. `ray.tune` is found then, too.
+
+In the same way gym and Gymnasium are watched, whose random streams get the methods that they had before gym 0.26.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
@@ -51,6 +54,26 @@ def _register() -> None:
     from rlframe.agents.registry import register_trainables
 
     register_trainables()
+
+
+def name_streams_as_before() -> None:
+    """Has gym and Gymnasium make streams with the older methods, too: now, or as soon as either is imported.
+
+    `self.np_random, seed = seeding.np_random(seed)` gave a `numpy.random.RandomState` up to gym 0.21, and programs draw
+    from it with `randint`, `rand` or `randn`. It is a `numpy.random.Generator` now, which has none of these.
+    """
+    for name in ("gym.utils.seeding", "gymnasium.utils.seeding"):
+        when_imported(name, functools.partial(_extend_streams, name))
+
+
+def _extend_streams(name: str) -> None:
+    import numpy as np
+
+    seeding: Any = sys.modules[name]
+    if getattr(seeding, "RandomNumberGenerator", None) is np.random.Generator:
+        from rlframe.utils.old_streams import OldNamesGenerator
+
+        seeding.RandomNumberGenerator = OldNamesGenerator
 
 
 class _Watch:  # importlib's base class for finders takes 40 ms to import, and adds nothing
