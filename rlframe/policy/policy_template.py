@@ -32,7 +32,9 @@ def build_policy_class(name: str, framework: str, **hooks: Any) -> type[Any]:
             * `action_distribution_fn(policy, model, *, input_dict, state_batches, seq_lens, explore, timestep,
               is_training)`: `(dist_inputs, dist_class, state_out)`.
             * `make_model(policy, obs_space, action_space, config)` or `make_model_and_action_dist(...)`.
-            * `compute_gradients_fn(policy, batch)`, `apply_gradients_fn(policy, optimizer, grads)`.
+            * `compute_gradients_fn(policy, batch)`, which returns `(gradients, info)`, and
+              `apply_gradients_fn(policy, gradients)`: a learner step calls the one, then the other with the gradients
+              in the parameters. `fn(policy, optimizer, gradients)` is called with each optimiser.
             * `mixins`: classes that come before the base policy.
             * `get_batch_divisibility_req`: int or `fn(policy)`, which is the policy's `batch_divisibility_req`. Losses
               may read it; batches are not filled up with zeros to a multiple of it.

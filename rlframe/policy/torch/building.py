@@ -18,6 +18,7 @@ from rlframe.policy.learning_parts import LearningParts
 from rlframe.policy.parts import WHOLE_MODEL, OptimizerSpec, RMSPropSpec
 from rlframe.policy.torch.flat import FlatAdam, FlatParameters, TargetNetwork, flatten_parameters
 from rlframe.policy.torch.flat_optimizers import FlatRMSProp
+from rlframe.policy.torch.own_gradients import has_own_gradients
 from rlframe.policy.torch.second_order import TorchSecondOrder
 from rlframe.policy.users_code import learns_own_way, makes_own_values, method, overridden_by_user
 
@@ -42,6 +43,8 @@ class TorchParts(LearningParts):
         self._give_streams("model", self.model)
         if self.config.get(ONLY_EVALUATES) and not overridden_by_user(type(self), "optimizer"):  # it may leave more
             return []
+        if has_own_gradients(type(self)):
+            self._update, self._keeps_graph = self._update_by_own_gradients, True
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)
         return optimizers if replaced is None else list(replaced)

@@ -16,6 +16,7 @@ from rlframe.policy.torch import distributed
 from rlframe.policy.torch.data_parallel import DataParallel
 from rlframe.policy.torch.flat import step_flushing_denormals
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
+from rlframe.policy.torch.own_gradients import GradientsInPlace, update_by_own_gradients
 from rlframe.policy.users_code import method
 from rlframe.utils.threads import blas_in_one_thread
 
@@ -24,6 +25,15 @@ class TorchGradients:
     """How a `TorchPolicy` goes by autograd, and what it does with gradients beside stepping on them at once."""
 
     _replicas: DataParallel | None
+    #: Whether a program's own code may differentiate losses again, to apply gradients its way.
+    _keeps_graph = False
+    #: Whether gradients are computed within a learner step, whose callbacks have been called.
+    _is_updating = False
+    #: Indices of the optimisers that the gradients computed last are for.
+    _computed_for: tuple[int, ...] = ()
+
+    def _update_by_own_gradients(self, samples: SampleBatch) -> tuple[dict[str, Any], dict[str, Any]]:
+        return update_by_own_gradients(self, samples)
 
     def _fill_gradients(
         self: Any, losses: Mapping[int, list[tuple[Tensor, float]]], samples: SampleBatch, stats: dict[str, Any]
@@ -48,7 +58,7 @@ class TorchGradients:
             for loss, weight in shares:
                 self.check_finite_loss(loss, index, samples)
                 part = loss if weight == 1.0 else loss * weight
-                part.backward(retain_graph=index < max(losses), inputs=own if several else None)
+                part.backward(retain_graph=self._keeps_graph or index < max(losses), inputs=own if several else None)
             if self.distributed_world_size:
                 stats["allreduce_latency"] += self._average_gradients(optimizer)
             stats.update(self.extra_grad_process(optimizer, shares[0][0]))
@@ -100,7 +110,7 @@ class TorchGradients:
 def compute_gradients(policy: Any, samples: SampleBatch) -> tuple[list[Any], dict[str, Any]]:
     """Returns the gradients of one batch as arrays, one per parameter (None where unused), and the info."""
     policy._refuse_gradients_apart()
-    custom = policy._before_learning(samples)
+    custom = {} if policy._is_updating else policy._before_learning(samples)
     batch = policy._batch_to_learn(samples)
     stats: dict[str, Any] = {"allreduce_latency": 0.0}
     stepping: set[int] = set()
@@ -112,6 +122,7 @@ def compute_gradients(policy: Any, samples: SampleBatch) -> tuple[list[Any], dic
                     "gradients to compute apart; call learn_on_batch()"
                 )
             stepping.update(indices)
+    policy._computed_for = tuple(sorted(stepping))
     stats.update(policy.extra_grad_info(batch))
     others = _parameters_of_others(policy, stepping)
     grads = [
@@ -121,8 +132,12 @@ def compute_gradients(policy: Any, samples: SampleBatch) -> tuple[list[Any], dic
     return grads, policy._learn_result(stats, policy.extra_compute_grad_fetches(), custom)
 
 
-def apply_gradients(policy: Any, gradients: Sequence[Any]) -> None:
+def apply_gradients(policy: Any, gradients: Sequence[Any] | GradientsInPlace) -> None:
     """Applies gradients as `compute_gradients` returns them; optimisers that none of them is for do not step."""
+    if isinstance(gradients, GradientsInPlace):
+        for index in gradients.stepping:
+            step_flushing_denormals(policy._optimizers[index])
+        return
     given = set()
     for parameter, gradient in zip(policy.model.parameters(), gradients, strict=True):
         if gradient is None:

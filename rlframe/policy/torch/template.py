@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -72,10 +73,18 @@ def _optimizer(function: Any) -> tuple[str, Any]:
 
 def _apply_gradients(function: Any) -> tuple[str, Any]:
     def apply_gradients(self: Any, gradients: Any) -> None:
+        function(self, gradients)
+
+    def apply_each(self: Any, gradients: Any) -> None:
         for optimizer in self._optimizers:
             function(self, optimizer, gradients)
 
-    return "apply_gradients", apply_gradients
+    each = len(inspect.signature(function).parameters) == _WITH_OPTIMIZER
+    return "apply_gradients", apply_each if each else apply_gradients
+
+
+#: How many arguments functions for gradients have that are called with each optimiser: fn(policy, optimizer, grads).
+_WITH_OPTIMIZER = 3
 
 
 _METHODS: shared.Methods = {
