@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,8 @@ class NetworksModel(ActorCriticNames, LayerOwner, ModelV2):
 
     #: No head of the acting network gives values.
     uses_value_function = False
+    #: Whether a call gives what the networks take, not what the acting one makes of it; see `giving_features`.
+    gives_features = False
 
     def __init__(  # noqa: PLR0913 - those of all models, and three
         self,
@@ -247,6 +250,8 @@ class NetworksModel(ActorCriticNames, LayerOwner, ModelV2):
         network = getattr(self, self.acting)
         if self.view is not None:
             return self.view.act(network, x, state, seq_lens)
+        if self.gives_features and not state:
+            return x, state
         if not state:
             outputs = network(x)
             setattr(outputs, _FEATURES, x)
@@ -274,3 +279,23 @@ class NetworksModel(ActorCriticNames, LayerOwner, ModelV2):
         if self.encoder is not None or not isinstance(spec, Network):
             return None
         return {"outputs": spec.prefixed(self.acting), "values": None, "shared": 0}
+
+
+@contextlib.contextmanager
+def giving_features(model: Any) -> Iterator[None]:
+    """Has a call of actor and critics give features, `[B, F]`, as in RLlib.
+
+    Losses of programs call models so, and may repeat, slice or join the features before they ask for values. Of other
+    models, and of those with memory, nothing changes.
+
+    Args:
+        model: Any model.
+    """
+    if not isinstance(model, NetworksModel) or not {"actor", "q"} <= model.parts.keys():
+        yield
+        return
+    model.gives_features = True
+    try:
+        yield
+    finally:
+        model.gives_features = False

@@ -12,6 +12,7 @@ from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.networks import giving_features
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.recurrent_context import can_be_seen_acting
 from rlframe.utils.nested import merge_dicts, new_mixins
@@ -197,11 +198,19 @@ def _stats(function: Any) -> Any:
     return "extra_grad_info", extra_grad_info
 
 
+def _loss(function: Any) -> Any:
+    def loss(self: Any, model: Any, dist_class: Any, batch: Any) -> Any:
+        with giving_features(model):
+            return function(self, model, dist_class, batch)
+
+    return "loss", loss
+
+
 #: Hooks that mean the same in every framework.
 COMMON_METHODS: Methods = {
     "action_sampler_fn": lambda fn: ("_action_sampler_fn", staticmethod(fn)),
     "action_distribution_fn": _action_distribution,
-    "loss_fn": lambda fn: ("loss", lambda self, model, dist_class, batch: fn(self, model, dist_class, batch)),
+    "loss_fn": _loss,
     "stats_fn": _stats,
     "extra_learn_fetches_fn": lambda fn: ("extra_compute_grad_fetches", lambda self: fn(self)),
     "optimizer_fn": lambda fn: ("optimizer", lambda self: fn(self, self.config)),

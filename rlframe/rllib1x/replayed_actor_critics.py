@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rlframe.agents.ddpg.ddpg_model import DDPGModelMethods
 from rlframe.agents.families.actor_critic_networks import action_size
 from rlframe.agents.families.td_errors import td_error_left
 from rlframe.agents.families.users_losses import means_kept
@@ -119,7 +120,7 @@ def action_distribution_fn(
     inputs = obs_batch if input_dict is None else input_dict
     inputs = inputs if isinstance(inputs, Mapping) else {OBS: inputs}
     outputs, state = model(inputs, state_batches or [], seq_lens)
-    if isinstance(model, SACModelMethods):  # gives features
+    if isinstance(model, SACModelMethods | DDPGModelMethods) or getattr(model, "gives_features", False):
         outputs = model.get_policy_output(outputs)
     return outputs, policy.dist_class, state
 

@@ -12,7 +12,7 @@ import torch
 
 from rlframe.agents.sac.sac_model import sac_action_dist
 
-_ADAM_EPS = 1e-7
+ADAM_EPS = 1e-7
 
 
 def optimizer_fn(policy: Any, config: Mapping[str, Any]) -> tuple[torch.optim.Optimizer, ...]:
@@ -26,7 +26,7 @@ def optimizer_fn(policy: Any, config: Mapping[str, Any]) -> tuple[torch.optim.Op
     model, rates = policy.model, config["optimization"]
 
     def adam(weights: list[Any], rate: str) -> torch.optim.Optimizer:
-        return torch.optim.Adam(weights, lr=rates[f"{rate}_learning_rate"], eps=_ADAM_EPS)
+        return torch.optim.Adam(weights, lr=rates[f"{rate}_learning_rate"], eps=ADAM_EPS)
 
     critics = model.q_variables()
     size = len(critics) // (2 if config["twin_q"] else 1)

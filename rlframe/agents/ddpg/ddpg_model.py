@@ -7,6 +7,7 @@ Built-in networks are data (`DDPGPolicy.networks`). A program that wants more th
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from rlframe.data.columns import OBS
 from rlframe.models.catalog import ModelCatalog
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
 
 
 class DDPGModelMethods:
@@ -107,10 +109,8 @@ def is_own(policy: Any) -> bool:
     return is_own_model(policy, DDPGModelMethods, "DDPG", {"use_state_preprocessor": (False,)})
 
 
-def build_ddpg_models_and_action_dist(
-    policy: Any, obs_space: Any, action_space: Any, config: Any
-) -> tuple[Any, type[Any]]:
-    """Returns `model.custom_model`, which derives from RLlib's class, and the class of the actions' distribution.
+def build_ddpg_models(policy: Any, obs_space: Any, action_space: Any, config: Any) -> Any:
+    """Returns DDPG's networks as one model: `model.custom_model` where that derives from the class of RLlib's name.
 
     Args:
         policy: Its `target_model` becomes a second one.
@@ -118,8 +118,10 @@ def build_ddpg_models_and_action_dist(
         action_space: Action space of the environment.
         config: DDPG's config.
     """
-    low, high = (np.broadcast_to(np.asarray(bound, np.float32), action_space.shape) for bound in policy.bounds)
-    section = dict(config["model"])
+    home = importlib.import_module(f"rlframe.agents.ddpg.ddpg_{policy.framework}_model")
+    normalized = (-1.0, 1.0) if config["normalize_actions"] else (action_space.low, action_space.high)
+    bounds = getattr(policy, "bounds", normalized)  # of policies that are made of functions alone
+    low, high = (np.broadcast_to(np.asarray(bound, np.float32), action_space.shape) for bound in bounds)
     options = {
         key: config[key]
         for key in ("actor_hiddens", "actor_hidden_activation", "critic_hiddens", "critic_hidden_activation", "twin_q")
@@ -128,11 +130,25 @@ def build_ddpg_models_and_action_dist(
 
     def make(name: str) -> Any:
         return ModelCatalog.get_model_v2(
-            obs_space, spaces.Box(low, high, dtype=np.float32), math.prod(obs_space.shape), section, policy.framework,
-            name, add_layer_norm=noisy, **options,
+            obs_space, spaces.Box(low, high, dtype=np.float32), math.prod(obs_space.shape), dict(config["model"]),
+            policy.framework, name, default_model=home.DDPGModel, add_layer_norm=noisy, **options,
         )  # fmt: skip
 
     model = make("ddpg_model")
+    if not isinstance(model, DDPGModelMethods):
+        raise ConfigError(
+            f"model.custom_model: got {type(model).__name__}, wanted a subclass of {home.DDPGModel.__name__}: "
+            "build_ddpg_models() makes DDPG's networks of one model"
+        )
     policy.target_model = make("target_ddpg_model")
+    return model
+
+
+def build_ddpg_models_and_action_dist(
+    policy: Any, obs_space: Any, action_space: Any, config: Any
+) -> tuple[Any, type[Any]]:
+    """Returns what `build_ddpg_models` does, and the class of the actions' distribution."""
+    model = build_ddpg_models(policy, obs_space, action_space, config)
+    section = dict(config["model"])
     kind = section.get("custom_action_dist") or "deterministic"
     return model, ModelCatalog.get_action_dist(action_space, section, dist_type=kind, framework=policy.framework)[0]

@@ -71,3 +71,7 @@ def _chain(x: Any, hiddens: Sequence[int], activation: str, outputs: int, *, lay
         if layer_norm:
             x = tf.keras.layers.LayerNormalization()(x)
     return tf.keras.layers.Dense(outputs)(x)
+
+
+#: The model by a name that is the same in both frameworks.
+DDPGModel = DDPGTFModel

@@ -90,3 +90,7 @@ def _chain(
             layers.append(nn.LayerNorm(units))
         size = units
     return [*layers, SlimFC(size, outputs)]
+
+
+#: The model by a name that is the same in both frameworks.
+DDPGModel = DDPGTorchModel

@@ -19,6 +19,7 @@ from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.parts import AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.users_code import overridden_by_user
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -34,18 +35,22 @@ MOST_WEIGHT = 1e6
 class CloningPhase(Component):
     """The first updates of an actor, in which it clones behaviour; the policy has `cloning`, 1 then and 0 later.
 
+    The policy has the number of updates as `cur_iter`, too, which copies of RLlib's loss count on.
+
     Args:
         policy: The policy.
         updates: How many updates these are.
     """
 
     def __init__(self, policy: Any, updates: int) -> None:
-        self._policy, self._updates, self._done = policy, updates, 0
-        policy.cloning = float(updates > 0)
+        self._policy, self._updates = policy, updates
+        self.set_state({"updates": 0})
 
     def after_learning(self, samples: SampleBatch, stats: Mapping[str, Any]) -> None:
         """Counts an update."""
+        counted = self._policy.cur_iter
         self.set_state({"updates": self._done + 1})
+        self._policy.cur_iter = max(self._done, counted)  # copies of RLlib's loss count themselves
 
     def get_state(self) -> dict[str, Any]:
         """Returns how many updates were done."""
@@ -53,7 +58,7 @@ class CloningPhase(Component):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes that number back."""
-        self._done = int(state["updates"])
+        self._done = self._policy.cur_iter = int(state["updates"])
         self._policy.cloning = float(self._done < self._updates)
 
 
@@ -90,6 +95,7 @@ class CQLPolicy(SACPolicy):
     encoder_may_remember = False
     learn_scalars = ("cloning",)
     cloning: float
+    cur_iter: int
 
     def prepare(self) -> None:
         """Begins the phase of cloning."""
@@ -98,8 +104,11 @@ class CQLPolicy(SACPolicy):
 
     def networks(self) -> Mapping[str, Part]:
         """Returns SAC's, and the logarithm of the Lagrange multiplier if there is one."""
-        multiplier = {"log_alpha_prime": Variable(0.0)} if self.config.lagrangian else {}
-        return {**super().networks(), **multiplier}
+        if not self.config.lagrangian:
+            return super().networks()
+        # Copies of RLlib's loss take the first of one number, as it was there.
+        start = [0.0] if overridden_by_user(type(self), "loss") else 0.0
+        return {**super().networks(), "log_alpha_prime": Variable(start)}
 
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns SAC's, and the multiplier's."""
@@ -150,7 +159,9 @@ class CQLPolicy(SACPolicy):
             weight = self.penalty_weight(model)
             losses["alpha_prime"] = -weight * ops.stop_gradient(surplus)
             penalty = ops.stop_gradient(weight) * surplus
-            log_weight = ops.stop_gradient(model.log_alpha_prime) + 0.0  # not the variable, which is about to move
+            log_weight = (
+                ops.stop_gradient(ops.reshape(model.log_alpha_prime, ())) + 0.0
+            )  # not the variable, which is about to move
             stats |= {
                 "log_alpha_prime_value": log_weight,
                 "alpha_prime_value": ops.stop_gradient(weight),
@@ -165,7 +176,7 @@ class CQLPolicy(SACPolicy):
 
     def penalty_weight(self, model: Any) -> Tensor:
         """Returns α', a scalar, of the multiplier's logarithm."""
-        return ops.clip(ops.exp(model.log_alpha_prime), 0.0, MOST_WEIGHT)
+        return ops.clip(ops.exp(ops.reshape(model.log_alpha_prime, ())), 0.0, MOST_WEIGHT)
 
     def entropy_bonus(self, alpha: Tensor, log_probs: Tensor) -> Tensor:
         """Returns zeros: values are those of rewards alone."""

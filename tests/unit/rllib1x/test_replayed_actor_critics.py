@@ -188,3 +188,181 @@ def test_a_target_entropy_that_a_loss_took_from_the_model_as_a_tensor_is_saved()
     policy.target_entropy = -5.0
     policy.set_state(saved)
     assert policy.target_entropy == -4.0
+
+
+def rows_to_learn_from(seed=0, rows=8):
+    from rlframe.data.sample_batch import SampleBatch
+
+    rng = np.random.default_rng(seed)
+    obs, new_obs = rng.normal(size=(2, rows, 3)).astype(np.float32)
+    return SampleBatch(
+        {
+            "obs": obs, "new_obs": new_obs, "actions": rng.uniform(-1, 1, (rows, 2)).astype(np.float32),
+            "rewards": np.ones(rows, np.float32), "dones": np.zeros(rows, bool), "weights": np.ones(rows, np.float32),
+        }
+    )  # fmt: skip
+
+
+def changed_by_learning(policy, batch):
+    before = policy.get_weights()
+    stats = policy.learn_on_batch(batch)["learner_stats"]
+    changed = {name.partition(".")[0] for name, value in policy.get_weights().items() if (value != before[name]).any()}
+    return changed, stats
+
+
+@pytest.mark.parametrize("algorithm", ["sac", "ddpg"])
+def test_losses_may_repeat_the_features_that_a_model_gives(algorithm):
+    torch = pytest.importorskip("torch")
+    import importlib
+
+    module = importlib.import_module(f"rlframe.agents.{algorithm}.{algorithm}_torch_policy")
+    widths = []
+
+    def loss(policy, model, dist_class, batch):
+        features, _ = model({"obs": batch["obs"], "is_training": True}, [], None)
+        widths.append(features.shape[1])
+        repeated = features.repeat(2, 1)
+        values = model.get_q_values(repeated, batch["actions"].repeat(2, 1))
+        torch.testing.assert_close(values[: len(features)], model.get_q_values(features, batch["actions"]))
+        actor_loss = -model.get_policy_output(repeated.detach()).mean()
+        losses = [actor_loss, (values - 1.0).square().mean()]
+        return losses if algorithm == "ddpg" else [*losses, losses[1], model.log_alpha.mean()]
+
+    cls = getattr(module, f"{algorithm.upper()}TorchPolicy").with_updates(loss_fn=loss)
+    policy = cls(OBS, ACTIONS, {"framework": "torch"})
+    changed, _ = changed_by_learning(policy, rows_to_learn_from())
+    assert {"actor", "q"} <= changed
+    assert set(widths) == {3}
+    assert policy.compute_actions(rows_to_learn_from()["obs"])[0].shape == (8, 2)
+
+
+@pytest.mark.parametrize("lagrangian", [False, True])
+def test_a_copy_of_cqls_loss_learns_in_a_policy_that_derives_from_cqls(lagrangian):
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.cql import cql_torch_policy as cql
+
+    counted = []
+
+    def loss(policy, model, dist_class, batch):
+        counted.append(policy.cur_iter)
+        policy.cur_iter += 1
+        actor_loss, critic_loss, twin_loss, alpha_loss = critics_alone(policy, model, dist_class, batch)
+        features, _ = model({"obs": batch["obs"], "is_training": True}, [], None)
+        actions, logp = cql.policy_actions_repeat(model, policy.dist_class, batch["obs"], 4)
+        rows = len(features)
+        assert (actions.shape, logp.shape) == ((4 * rows, 2), (rows, 4, 1))
+        penalties = [
+            torch.logsumexp(cql.q_values_repeat(model, features, actions, twin) - logp.detach(), 1).mean()
+            for twin in (False, True)
+        ]
+        alone = model.get_q_values(features[3:4], actions[12:13])
+        torch.testing.assert_close(cql.q_values_repeat(model, features, actions)[3, 0], alone[0])
+        policy.cql_loss = penalties
+        if not lagrangian:
+            return actor_loss, critic_loss + penalties[0], twin_loss + penalties[1], alpha_loss
+        policy.alpha_prime_value = torch.clamp(model.log_alpha_prime.exp(), 0.0, 1e6)[0]
+        policy.alpha_prime_loss = -policy.alpha_prime_value * (penalties[0].detach() - 1.0)
+        return actor_loss, critic_loss + penalties[0], twin_loss, alpha_loss, policy.alpha_prime_loss
+
+    def ready(policy, obs_space, action_space, config):
+        policy.wanted_dist = policy.dist_class
+
+    cls = cql.CQLTorchPolicy.with_updates(loss_fn=loss, before_loss_init=ready)
+    policy = cls(OBS, ACTIONS, {"framework": "torch", "lagrangian": lagrangian})
+    counted.clear()
+    changed, stats = changed_by_learning(policy, rows_to_learn_from())
+    policy.learn_on_batch(rows_to_learn_from(1))
+    assert counted == [counted[0], counted[0] + 1]
+    assert changed == {"actor", "q", "twin_q", "log_alpha"} | ({"log_alpha_prime"} if lagrangian else set())
+    assert stats["cql_loss"] == pytest.approx(np.mean([each.item() for each in policy.cql_loss]), rel=1.0)
+
+
+@pytest.mark.parametrize("lagrangian", [False, True])
+def test_a_policy_built_of_cqls_functions_learns_with_the_loss_of_its_own(lagrangian):
+    pytest.importorskip("torch")
+    from rlframe.agents.cql import cql_torch_policy as cql
+    from rlframe.agents.cql.cql import CQL_DEFAULT_CONFIG
+    from rlframe.agents.sac import sac_torch_policy as sac
+    from rlframe.policy.policy_template import build_policy_class
+
+    def loss(policy, model, dist_class, batch):
+        losses = critics_alone(policy, model, dist_class, batch)
+        actions, _ = cql.policy_actions_repeat(model, policy.wanted_dist, batch["obs"], 3)
+        policy.cql_loss = [cql.q_values_repeat(model, batch["obs"], actions).mean()]
+        losses = (losses[0], losses[1] + policy.cql_loss[0], *losses[2:])
+        return (*losses, model.log_alpha_prime.exp()[0]) if lagrangian else losses
+
+    def ready(policy, obs_space, action_space, config):
+        policy.wanted_dist = sac._get_dist_class(policy, config, action_space)
+        cql.cql_setup_late_mixins(policy, obs_space, action_space, config)
+
+    cls = build_policy_class(
+        "Mine", "torch", loss_fn=loss, stats_fn=cql.cql_stats, optimizer_fn=cql.cql_optimizer_fn,
+        postprocess_fn=sac.postprocess_trajectory, before_loss_init=ready, mixins=[sac.TargetNetworkMixin],
+        action_distribution_fn=sac.action_distribution_fn,
+        make_model_and_action_dist=sac.build_sac_model_and_action_dist,
+    )  # fmt: skip
+    policy = cls(OBS, ACTIONS, {**CQL_DEFAULT_CONFIG, "framework": "torch", "lagrangian": lagrangian})
+    assert policy.cur_iter == 0
+    changed, stats = changed_by_learning(policy, rows_to_learn_from())
+    multiplier = {"log_alpha_prime"} if lagrangian else set()
+    assert changed == {"action_model", "q_net", "twin_q_net", "log_alpha"} | multiplier
+    assert stats["cql_loss"] == pytest.approx(policy.cql_loss[0].item(), rel=1e-5)
+
+
+def test_a_loss_may_add_to_that_of_cql():
+    pytest.importorskip("torch")
+    from rlframe.agents.cql import cql_torch_policy as cql
+
+    def loss(policy, model, dist_class, batch):
+        actor_loss, *others = cql.cql_loss(policy, model, dist_class, batch)
+        return (actor_loss + model.actor(batch["obs"]).square().mean(), *others)
+
+    policy = cql.CQLTorchPolicy.with_updates(loss_fn=loss)(OBS, ACTIONS, {"framework": "torch", "lagrangian": True})
+    changed, stats = changed_by_learning(policy, rows_to_learn_from())
+    assert changed == {"actor", "q", "twin_q", "log_alpha", "log_alpha_prime"}
+    assert np.isfinite(stats["cql_loss"])
+
+
+def test_a_policy_built_of_ddpgs_functions_alone_learns_and_delays_its_actor():
+    torch = pytest.importorskip("torch")
+    from rlframe.agents.ddpg import ddpg_torch_policy as ddpg
+    from rlframe.agents.ddpg.ddpg import DEFAULT_CONFIG
+    from rlframe.policy.policy_template import build_policy_class
+
+    def loss(policy, model, _, batch):
+        features, _ = model({"obs": batch["obs"]}, [], None)
+        later, _ = policy.target_model({"obs": batch["new_obs"]}, [], None)
+        target = policy.target_model.get_q_values(later, policy.target_model.get_policy_output(later)).squeeze(-1)
+        policy.q_t = model.get_q_values(features, batch["actions"]).squeeze(-1)
+        actor_loss = -model.get_q_values(features, model.get_policy_output(features)).mean()
+        return actor_loss, (policy.q_t - (batch["rewards"] + target).detach()).square().mean()
+
+    cls = build_policy_class(
+        "Mine", "torch", loss_fn=loss, stats_fn=ddpg.build_ddpg_stats, optimizer_fn=ddpg.make_ddpg_optimizers,
+        postprocess_fn=ddpg.postprocess_nstep_and_prio, validate_spaces=ddpg.validate_spaces,
+        before_init=ddpg.before_init_fn, before_loss_init=ddpg.setup_late_mixins, mixins=[ddpg.TargetNetworkMixin],
+        action_distribution_fn=ddpg.get_distribution_inputs_and_class, apply_gradients_fn=ddpg.apply_gradients_fn,
+        make_model_and_action_dist=ddpg.build_ddpg_models_and_action_dist,
+    )  # fmt: skip
+    policy = cls(OBS, ACTIONS, {**DEFAULT_CONFIG, "framework": "torch", "policy_delay": 2})
+    actions = policy.compute_actions(rows_to_learn_from()["obs"], explore=False)[0]
+    features = torch.from_numpy(rows_to_learn_from()["obs"])
+    np.testing.assert_allclose(actions, policy.model.get_policy_output(features).detach(), rtol=1e-5)
+    assert changed_by_learning(policy, rows_to_learn_from())[0] == {"policy_model", "q_model"}
+    assert changed_by_learning(policy, rows_to_learn_from(1))[0] == {"q_model"}
+    assert changed_by_learning(policy, rows_to_learn_from(2))[0] == {"policy_model", "q_model"}
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_a_model_that_gives_observations_stands_in_front_of_a_programs_networks(framework):
+    pytest.importorskip("torch" if framework == "torch" else "tensorflow")
+    from rlframe.agents.ddpg import noop_model
+    from rlframe.models import ModelCatalog
+
+    kind = noop_model.TorchNoopModel if framework == "torch" else noop_model.NoopModel
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 3, {}, framework, "mine", default_model=kind)
+    obs = rows_to_learn_from()["obs"].astype(np.float64)
+    outputs, state = model({"obs": obs}, [], None)
+    np.testing.assert_array_equal(outputs, obs)
+    assert ("float32" in str(outputs.dtype), state, model.trainable_variables()) == (True, [], [])
