@@ -6,6 +6,7 @@ from typing import Any
 
 from rlframe.env.contracts import reset_takes
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.utils.spaces.old_gym import known_to_both
 
 _ALL = "__all__"
 
@@ -18,10 +19,8 @@ def _only(spaces: MultiAgentDict) -> Any:
 
 def _spaces(env: Any, kind: str) -> MultiAgentDict:
     """Returns the spaces by agent of `kind`, "observation_space" or "action_space"; up to PettingZoo 1.10 a dict."""
-    space_of = getattr(env, kind, None)
-    return {
-        agent: getattr(env, f"{kind}s")[agent] if space_of is None else space_of(agent) for agent in env.possible_agents
-    }
+    space_of = getattr(env, kind, None) or getattr(env, f"{kind}s").__getitem__
+    return {agent: known_to_both(space_of(agent)) for agent in env.possible_agents}
 
 
 def _ends(env: Any, agent: Any) -> tuple[bool, bool]:

@@ -145,6 +145,13 @@ def test_the_space_that_all_agents_share_is_an_attribute():
     assert env.action_space == env.action_spaces[agent]
 
 
+def test_spaces_are_known_to_programs_that_import_the_old_gym():
+    gym = pytest.importorskip("gym", reason="the old gym is not installed")
+    env = ParallelPettingZooEnv(rps_v2.parallel_env())
+    assert isinstance(env.action_space, gym.spaces.Discrete)
+    assert isinstance(env.action_spaces["player_0"], spaces.Discrete)
+
+
 class Matching(pettingzoo.ParallelEnv):
     """In PettingZoo's contract up to 1.21: a seed of its own, observations alone from `reset()`, and `dones`."""
 

@@ -247,6 +247,19 @@ def test_a_star_takes_what_rllibs_module_had():
     assert importlib.import_module("rlframe.agents.ppo.ppo").DEFAULT_CONFIG is taken["DEFAULT_CONFIG"]
 
 
+def test_a_star_takes_modules_and_handles_that_losses_of_rllib_had():
+    for module in ("ppo.appo_torch_policy", "impala.vtrace_torch_policy"):
+        taken = {}
+        exec(f"from rlframe.agents.{module} import *", taken)
+        assert taken["vtrace"] is importlib.import_module("rlframe.agents.impala.vtrace_torch")
+    pytest.importorskip("tensorflow")
+    for module in ("agents.sac.sac_tf_policy", "models.tf.tf_action_dist"):
+        taken = {}
+        exec(f"from rlframe.{module} import *", taken)
+        assert taken["tfv"] in (1, 2)
+        assert hasattr(taken["tf1"], "placeholder")
+
+
 def test_modes_of_replay_have_the_names_of_rllib_113():
     from rlframe.execution.replay_buffer import _ALL_POLICIES
     from rlframe.utils.replay_buffers import MultiAgentReplayBuffer, ReplayMode
