@@ -131,7 +131,7 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
     if arguments.get("allow_unknown_configs") or "allow_unknown_configs" in given:  # else programs set it on Trainer
         body["_allow_unknown_configs"] = bool(arguments["allow_unknown_configs"])
     hooks = {hook: arguments[hook] for hook in STEP_HOOKS if arguments.get(hook) is not None}
-    if hooks:
+    if hooks or given.keys() & set(STEP_HOOKS):
         body["_step_hooks"], mixins = hooks, (*mixins, *new_mixins(base, [StepHooks]))
     replaced = arguments.get("override_all_subkeys_if_type_changes") or ()
     body["_override_all_subkeys_if_type_changes"] = [*Trainer._override_all_subkeys_if_type_changes, *replaced]
@@ -140,7 +140,9 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
         body["get_default_config"] = classmethod(_default_getter(defaults, body["_config_class"]))
     for argument, method in _HOOKS.items():
         if arguments.get(argument) is not None:
-            body[argument if method is None else method] = _hook(arguments[argument], self_first=method is not None)
+            body[method or argument] = _hook(arguments[argument], self_first=method is not None)
+        elif argument in given:  # None takes the base's away
+            body[method or argument] = getattr(Trainer, method or argument)
     for argument in ("execution_plan", "validate_env"):
         if given.get(argument) is not None:  # a base's own may be a method that was overridden since
             body[argument] = staticmethod(given[argument])

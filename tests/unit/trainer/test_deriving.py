@@ -342,3 +342,24 @@ def test_workers_of_ones_own_collect_all_columns_and_those_of_a_built_in_plan_wh
         trainer.workers.local_worker().sample()["infos"]
     trainer.workers.foreach_policy(lambda policy, _: policy.collect_all_columns())
     assert len(trainer.workers.local_worker().sample()["infos"]) == 4
+
+
+def test_none_takes_a_hook_away_that_the_base_has():
+    called = []
+
+    def note(name):
+        return lambda *arguments: called.append(name)
+
+    base = PGTrainer.with_updates(
+        name="Noting", before_init=note("before_init"), after_init=note("after_init"),
+        validate_config=note("validate_config"), before_train_step=note("before_train_step"),
+    )  # fmt: skip
+    config = {"num_workers": 0, "train_batch_size": 20, "min_iter_time_s": 0, "log_sys_usage": False}
+    base(config, env="CartPole-v1").train()
+    assert set(called) == {"before_init", "after_init", "validate_config", "before_train_step"}
+    called.clear()
+    without = base.with_updates(before_init=None, after_init=None, validate_config=None, before_train_step=None)
+    without(config, env="CartPole-v1").train()
+    assert called == []
+    base.with_updates(name="Named")(config, env="CartPole-v1")
+    assert "after_init" in called
