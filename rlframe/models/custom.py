@@ -108,7 +108,9 @@ def with_interface(model_class: type, interface: type | None, options: Mapping[s
     configured = type(model_class.__name__, (model_class,), {"__init__": construct, "__module__": __name__})
     base = configured if options else model_class
     name = f"{model_class.__name__}_as_{interface.__name__}"
-    return type(name, (*_in_front(interface, base), base), {"__module__": __name__})
+    gives_way = getattr(getattr(interface, "forward", None), "gives_way", False)
+    behind = {"forward": model_class.forward} if gives_way else {}  # type: ignore[attr-defined]  # models have it
+    return type(name, (*_in_front(interface, base), base), {"__module__": __name__, **behind})
 
 
 def _in_front(interface: type, base: type) -> tuple[type, ...]:

@@ -54,6 +54,8 @@ class DDPGModelMethods:
         features = side_by_side(input_dict[OBS])
         return ops.to_float(features if len(features.shape) == 2 else ops.flat_rows(features)), state
 
+    forward.gives_way = True  # type: ignore[attr-defined]  # to that of a model behind it, which makes the features
+
     def get_policy_output(self, model_out: Tensor) -> Tensor:
         """Returns the actor's actions `[B, A]`, of what `forward` gave."""
         actions: Tensor = self.policy_model(model_out)

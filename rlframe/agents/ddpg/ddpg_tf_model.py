@@ -42,7 +42,7 @@ class DDPGTFModel(DDPGModelMethods, TFModelV2):
         twin_q: bool = False,
         add_layer_norm: bool = False,
     ) -> None:
-        TFModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)  # of the model behind, if any
         self.action_dim = size = math.prod(action_space.shape)
         bounds = self.bounds()
         self.bounded = bounds is not None

@@ -61,7 +61,7 @@ class DDPGTorchModel(DDPGModelMethods, TorchModelV2, nn.Module):
         add_layer_norm: bool = False,
     ) -> None:
         nn.Module.__init__(self)
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)  # of the model behind, if any
         self.action_dim = size = int(torch.Size(action_space.shape).numel())
         bounds = self.bounds()
         self.bounded = bounds is not None

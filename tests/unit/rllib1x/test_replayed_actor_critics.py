@@ -366,3 +366,23 @@ def test_a_model_that_gives_observations_stands_in_front_of_a_programs_networks(
     outputs, state = model({"obs": obs}, [], None)
     np.testing.assert_array_equal(outputs, obs)
     assert ("float32" in str(outputs.dtype), state, model.trainable_variables()) == (True, [], [])
+
+
+@pytest.mark.parametrize("framework", ["torch", "tf"])
+def test_ddpgs_model_on_top_of_another_takes_its_features(framework):
+    pytest.importorskip("torch" if framework == "torch" else "tensorflow")
+    import importlib
+
+    from rlframe.models import ModelCatalog
+    from rlframe.tensor import ops
+
+    top = importlib.import_module(f"rlframe.agents.ddpg.ddpg_{framework}_model").DDPGModel
+
+    config = {"fcnet_hiddens": [7], "no_final_linear": True, "vf_share_layers": True}
+    options = {"actor_hiddens": [4], "critic_hiddens": [4], "twin_q": True}
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 5, config, framework, "mine", model_interface=top, **options)
+    obs = rows_to_learn_from()["obs"]
+    features, _ = model({"obs": obs, "obs_flat": obs}, [], None)
+    assert tuple(features.shape) == (8, 5)
+    assert tuple(model.get_policy_output(features).shape) == (8, 2)
+    assert tuple(model.get_q_values(features, ops.tensor_like(np.zeros((8, 2), np.float32), features)).shape) == (8, 1)
