@@ -117,8 +117,12 @@ def with_discounts(policy: Any, batch: SampleBatch) -> SampleBatch:
 
 def with_discounts_and_weights(policy: Any, batch: SampleBatch) -> SampleBatch:
     """Returns the batch with `discounts`, and with weights of ones where a user's loss may read them."""
-    batch = with_discounts(policy, batch)
-    if WEIGHTS not in batch and policy.learn_columns is None:  # a batch that comes from no replay buffer
+    return with_weights(policy, with_discounts(policy, batch))
+
+
+def with_weights(policy: Any, batch: SampleBatch) -> SampleBatch:
+    """Returns the batch with weights of ones where a user's loss may read them."""
+    if WEIGHTS not in batch and policy.learn_columns is None:  # drawn without priorities, or from no replay buffer
         batch = batch.copy(shallow=True)
         batch[WEIGHTS] = np.ones(batch.count, np.float32)
     return batch

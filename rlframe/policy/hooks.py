@@ -51,13 +51,20 @@ def derive_class(cls: type[Any], name: str | None, overrides: Hooks, methods: Me
     return build_class(name or cls.__name__, overrides, cls, methods)
 
 
+def _laid_on(defaults: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+    merged: dict[str, Any] = merge_dicts(copy.copy(defaults), config)
+    if "type" in (config.get("exploration_config") or {}):  # another type has other keys
+        merged["exploration_config"] = config["exploration_config"]
+    return merged
+
+
 def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
     # The framework's own class takes more than spaces and config; an algorithm's policy need not.
     takes = inspect.signature(base.__init__).parameters
 
     def construct(self: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
         if "get_default_config" in hooks:
-            config = merge_dicts(copy.copy(hooks["get_default_config"]()), config)
+            config = _laid_on(hooks["get_default_config"](), config)
         self.config = config
         self.observation_space, self.action_space = obs_space, action_space
         for moment in ("validate_spaces", "before_init"):
@@ -97,6 +104,7 @@ def model_maker(check: Callable[[Any, str], None]) -> Methods:
         def make_model_and_dist(self: Any) -> tuple[Any, Any]:
             model = function(self, self.observation_space, self.action_space, self.config)
             check(model, "make_model")
+            _by_model(self, model)
             config = self.config["model"]
             return model, ModelCatalog.get_action_dist(self.action_space, config, framework=self.framework)[0]
 
@@ -106,11 +114,18 @@ def model_maker(check: Callable[[Any, str], None]) -> Methods:
         def make_model_and_dist(self: Any) -> tuple[Any, Any]:
             model, dist_class = function(self, self.observation_space, self.action_space, self.config)
             check(model, "make_model_and_action_dist")
+            _by_model(self, model)
             return model, dist_class
 
         return "make_model_and_dist", make_model_and_dist
 
     return {"make_model": make_model, "make_model_and_action_dist": make_both}
+
+
+def _by_model(policy: Any, model: Any) -> None:
+    """Has a policy whose `target_model` was made with its model find it by that one, too, as RLlib 1.6 to 1.13."""
+    if "target_model" in vars(policy):
+        policy.target_models = {model: policy.target_model}
 
 
 def _postprocess(function: Any) -> tuple[str, Any]:

@@ -9,7 +9,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import BURN_IN, N_STEPS, OBS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
+from rlframe.data.columns import BURN_IN, DISCOUNTS, N_STEPS, OBS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
+from rlframe.data.n_step import with_weights
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.first_run import run_first
@@ -189,7 +190,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
-        return batch
+        return with_weights(self, batch) if DISCOUNTS in batch else batch
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.

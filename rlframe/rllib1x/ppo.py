@@ -118,4 +118,5 @@ def make_appo_model(policy: Any, obs_space: Any, action_space: Any, config: dict
         for name in (POLICY_SCOPE, TARGET_POLICY_SCOPE)
     ]
     policy.target_model = made[1]
+    policy.model_variables, policy.target_model_variables = (model.variables() for model in made)  # up to RLlib 1.6
     return made[0]

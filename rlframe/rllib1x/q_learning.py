@@ -182,6 +182,8 @@ def _build(policy: Any, obs_space: Any, action_space: Any, heads: Mapping[str, A
     interface = importlib.import_module(f"rlframe.agents.dqn.dqn_{policy.framework}_model").DQNModel
     model = make_q_model(policy, interface, heads, Q_SCOPE)[0]
     policy.target_model = make_q_model(policy, interface, heads, Q_TARGET_SCOPE)[0]
+    if not hasattr(type(policy), "q_model"):  # the names up to RLlib 1.6, for copies with a mixin of their own
+        policy.q_model, policy.target_q_model = model, policy.target_model
     return model
 
 
@@ -230,10 +232,12 @@ def get_distribution_inputs_and_class(
     policy: Any, model: Any, input_dict: Any, *, explore: bool = True, is_training: bool = False, **kwargs: Any
 ) -> tuple[Tensor, Any, list[Any]]:
     """Returns Q-values [B, A], their distribution class, and new states; keeps them as `policy.q_values`."""
-    del kwargs
-    policy.q_values = compute_q_values(policy, model, input_dict, explore=explore, is_training=is_training)[0]
+    states, seq_lens = (kwargs.get(name) for name in ("state_batches", "seq_lens"))
+    policy.q_values, *_, new_states = compute_q_values(
+        policy, model, input_dict, states, seq_lens, explore, is_training
+    )
     model.tower_stats["q_values"] = policy.q_values
-    return policy.q_values, _dist_class(policy), []
+    return policy.q_values, _dist_class(policy), list(new_states)
 
 
 def get_simple_distribution_inputs_and_class(

@@ -48,6 +48,7 @@ class LearningRateSchedule(_Scheduled):
 
     def __init__(self, lr: float, lr_schedule: Sequence[Sequence[float]] | None) -> None:
         self.lr_schedule = schedule_of(lr, lr_schedule)
+        self._lr_schedule = self.lr_schedule if lr_schedule else None  # copies of RLlib's policies ask for it
         self.cur_lr = float(self.lr_schedule.value(0)) if lr_schedule else lr
         if lr_schedule and getattr(self, "_optimizers", None):
             self.set_learning_rate(self.cur_lr)
@@ -81,6 +82,7 @@ class EntropyCoeffSchedule(_Scheduled):
         if isinstance(entropy_coeff_schedule, (int, float)) and entropy_coeff_schedule:
             entropy_coeff_schedule = [[0, entropy_coeff], [entropy_coeff_schedule, 0.0]]
         self.entropy_coeff_schedule = schedule_of(entropy_coeff, entropy_coeff_schedule)
+        self._entropy_coeff_schedule = self.entropy_coeff_schedule if entropy_coeff_schedule else None
         self.entropy_coeff = float(self.entropy_coeff_schedule.value(0))
 
     def on_global_var_update(self, global_vars: Mapping[str, Any]) -> None:

@@ -242,13 +242,14 @@ def concat_multi_gpu_td_errors(policy: Any) -> dict[str, Tensor]:
     """Returns the TD errors that the loss kept on each tower, one per row, and their mean.
 
     Args:
-        policy: A policy with `model_gpu_towers`, each with `tower_stats["td_error"]`.
+        policy: A policy with `model_gpu_towers`, each with `tower_stats["td_error"]`, or `td_error` as in RLlib 1.6.
 
     Returns:
         `{"td_error": float [B], "mean_td_error": scalar}`.
     """
-    towers = [tower.tower_stats["td_error"] for tower in policy.model_gpu_towers if "td_error" in tower.tower_stats]
-    td_error = torch.cat([error.to(policy.device) for error in towers]) if towers else torch.zeros(1)
+    told = [tower.tower_stats.get("td_error", getattr(tower, "td_error", None)) for tower in policy.model_gpu_towers]
+    towers = [error.to(policy.device) for error in told if error is not None]
+    td_error = torch.cat(towers) if towers else torch.zeros(1)
     policy.td_error = td_error
     return {"td_error": td_error, "mean_td_error": td_error.mean()}
 

@@ -79,8 +79,12 @@ def _apply_gradients(function: Any) -> tuple[str, Any]:
         for optimizer in self._optimizers:
             function(self, optimizer, gradients)
 
-    each = len(inspect.signature(function).parameters) == _WITH_OPTIMIZER
-    return "apply_gradients", apply_each if each else apply_gradients
+    def apply_kept(self: Any, gradients: Any) -> None:
+        del gradients  # the parameters have them
+        function(self)
+
+    forms = {1: apply_kept, _WITH_OPTIMIZER: apply_each}
+    return "apply_gradients", forms.get(len(inspect.signature(function).parameters), apply_gradients)
 
 
 #: How many arguments functions for gradients have that are called with each optimiser: fn(policy, optimizer, grads).
