@@ -331,7 +331,7 @@ def _check_lengths(columns: Mapping[str, Column]) -> None:
     for key, value in columns.items():
         leaf = first_leaf(value)
         shape = getattr(leaf, "shape", None)
-        if shape is not None and len(shape) > 0:
+        if shape is not None and len(shape) > 0 and shape[0] is not None:  # TensorFlow traces any number of rows
             lengths[key] = int(shape[0])
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{key}: {length}" for key, length in lengths.items())

@@ -19,7 +19,11 @@ def _only(spaces: MultiAgentDict) -> Any:
 
 def _spaces(env: Any, kind: str) -> MultiAgentDict:
     """Returns the spaces by agent of `kind`, "observation_space" or "action_space"; up to PettingZoo 1.10 a dict."""
-    space_of = getattr(env, kind, None) or getattr(env, f"{kind}s").__getitem__
+
+    def space_of(agent: Any) -> Any:
+        tells = getattr(env, kind, None)
+        return getattr(env, f"{kind}s")[agent] if tells is None else tells(agent)
+
     return {agent: known_to_both(space_of(agent)) for agent in env.possible_agents}
 
 

@@ -13,6 +13,7 @@ from rlframe.agents.dqn.r2d2_tf_policy import get_distribution_inputs_and_class
 from rlframe.agents.dqn.r2d2_torch_policy import build_r2d2_model_and_distribution
 from rlframe.agents.dqn.simple_q_torch_policy import build_q_model_and_distribution
 from rlframe.agents.ppo import APPOTrainer
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.torch.torch_action_dist import TorchDeterministic
 from rlframe.policy.policy_template import build_policy_class
 from rlframe.policy.torch_policy import EntropyCoeffSchedule, LearningRateSchedule
@@ -179,3 +180,16 @@ def test_gradients_are_applied_by_a_function_of_the_policy_alone():
     after = trainer.get_policy().get_weights()
     assert any((before[name] != after[name]).any() for name in before)
     trainer.stop()
+
+
+def test_losses_in_tensorflow_make_batches_of_any_number_of_rows():
+    tf = pytest.importorskip("tensorflow")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([None])])
+    def total(obs, rewards):
+        batch = SampleBatch(obs=obs, rewards=rewards, _is_training=True)
+        return tf.reduce_sum(batch["obs"]) + tf.reduce_sum(batch["rewards"])
+
+    assert total(tf.ones([3, 2]), tf.ones([3])) == 9.0
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        SampleBatch(obs=tf.ones([3, 2]), rewards=tf.ones([2]))
