@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
+from types import CellType, FunctionType
 from typing import Any, cast
 
 from rlframe.utils.errors import ConfigError
@@ -124,4 +126,18 @@ def _in_front(interface: type, base: type) -> tuple[type, ...]:
         return (interface,)
     added = tuple(cls for cls in interface.__bases__ if cls not in shared)
     own = {key: value for key, value in vars(interface).items() if key not in ("__dict__", "__weakref__")}
-    return (type(interface.__name__, added, own),)
+    made = type(interface.__name__, added, own)
+    for key, value in own.items():
+        if isinstance(value, FunctionType) and "__class__" in value.__code__.co_freevars:
+            setattr(made, key, _of_class(value, made))
+    return (made,)
+
+
+def _of_class(function: FunctionType, cls: type) -> FunctionType:
+    """Returns a method for which `super()` stands for what is behind another class than it was written in."""
+    named = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    cells = tuple(CellType(cls) if name == "__class__" else cell for name, cell in named)
+    made = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__, cells)
+    made.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(made, function)
+    return made

@@ -282,6 +282,16 @@ class NetworksModel(ActorCriticNames, LayerOwner, ModelV2):
 
 
 @contextlib.contextmanager
+def acting_in_loss(model: Any) -> Iterator[None]:
+    """Has a call of actor and critics give the actor's outputs again, where a program's loss lets its policy act."""
+    model.gives_features = False
+    try:
+        yield
+    finally:
+        model.gives_features = True
+
+
+@contextlib.contextmanager
 def giving_features(model: Any) -> Iterator[None]:
     """Has a call of actor and critics give features, `[B, F]`, as in RLlib.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from rlframe.data.columns import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import states_of
+from rlframe.models.networks import acting_in_loss
 from rlframe.models.recurrent_actor import make_actor
 from rlframe.policy.acting_parts import acting_recipe, numpy_distribution
 from rlframe.policy.inference import PartsInUse
@@ -119,7 +121,8 @@ class FrameworkActing:
 
     def _dist_inputs(self: Any, batch: SampleBatch, explore: bool, step: int) -> tuple[Tensor, Any, list[Tensor]]:
         if self._action_distribution_fn is None:
-            outputs, states = self._network_outputs(batch, explore)
+            with acting_in_loss(self.model) if getattr(self.model, "gives_features", False) else nullcontext():
+                outputs, states = self._network_outputs(batch, explore)
             return outputs, self.dist_class, states
         inputs, dist_class, states = self._action_distribution_fn(
             self,

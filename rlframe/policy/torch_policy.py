@@ -140,7 +140,8 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         """Begins an update: returns the batch as tensors."""
         if not self.model.training:
             self.model.train()
-        self._start_update()
+        if not self._is_updating:  # begun already
+            self._start_update()
         batch = self._lazy_tensor_dict(self._learned_columns(samples))
         batch.set_training(True)
         self._threads.use(samples.count)

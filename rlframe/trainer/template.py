@@ -138,15 +138,17 @@ def _build(arguments: Mapping[str, Any], base: type[Trainer], given: Mapping[str
     defaults = arguments.get("default_config")
     if defaults is not None:
         body["get_default_config"] = classmethod(_default_getter(defaults, body["_config_class"]))
+    taken: dict[str, Any] = {}
     for argument, method in _HOOKS.items():
         if arguments.get(argument) is not None:
             body[method or argument] = _hook(arguments[argument], self_first=method is not None)
-        elif argument in given:  # None takes the base's away
-            body[method or argument] = getattr(Trainer, method or argument)
+        elif argument in given:  # None takes the base's away, and leaves a mixin's
+            taken[method or argument] = getattr(Trainer, method or argument)
     for argument in ("execution_plan", "validate_env"):
         if given.get(argument) is not None:  # a base's own may be a method that was overridden since
             body[argument] = staticmethod(given[argument])
-    made = type(name, (*mixins, base), body)
+    behind = type(base.__name__, (base,), {"__module__": base.__module__, **taken}) if taken else base
+    made = type(name, (*mixins, behind), body)
     if arguments.get("config_class"):
         TRAINERS.setdefault(arguments["config_class"], made)
     return made

@@ -14,9 +14,12 @@ from rlframe.fast.dense_torch import dense
 from rlframe.models.actor_layers import normalize_activation
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.spec import Atoms, Convolutions, Dueling, Layer, Sum
-from rlframe.models.torch.layer_modules import KINDS, BatchRenorm, make_module
+from rlframe.models.torch.layer_modules import KINDS, BatchRenorm, FixedDense, _Rescale, make_module
 from rlframe.models.torch.misc import activation_function
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+#: Models that were pickled name these here.
+_PICKLED_HERE = (BatchRenorm, FixedDense, _Rescale)
 
 
 class BoundLayer(NamedTuple):

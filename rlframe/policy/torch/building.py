@@ -43,7 +43,8 @@ class TorchParts(LearningParts):
         self._give_streams("model", self.model)
         if self.config.get(ONLY_EVALUATES) and not overridden_by_user(type(self), "optimizer"):  # it may leave more
             return []
-        if has_own_gradients(type(self)):
+        computes = overridden_by_user(type(self), "compute_gradients")
+        if has_own_gradients(type(self)) and not (computes and self.own_steps):  # steps that no gradient is for
             self._update, self._keeps_graph = self._update_by_own_gradients, True
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)

@@ -44,19 +44,14 @@ class FlatParameters:
         if len({(p.dtype, p.device) for p in params}) > 1:
             raise ValueError("parameters of several dtypes or devices cannot share one buffer")
         params.sort(key=lambda p: p.shape[-1:] != (2,))  # pairs at even places, for programs that read complex numbers
-        size = sum(p.numel() for p in params)
-        buffer = torch.empty(size, dtype=params[0].dtype, device=params[0].device)
+        sizes = [p.numel() for p in params]
+        buffer = torch.empty(sum(sizes), dtype=params[0].dtype, device=params[0].device)
         self.grad = torch.zeros_like(buffer)
-        self._grads = []
-        start = 0
-        for p in params:
-            end = start + p.numel()
-            buffer[start:end].copy_(p.data.reshape(-1))
-            p.data = buffer[start:end].view(p.shape)
-            p.grad = self.grad[start:end].view(p.shape)
+        for p, values, grad in zip(params, buffer.split(sizes), self.grad.split(sizes), strict=True):
+            values.copy_(p.data.reshape(-1))
+            p.data, p.grad = values.view(p.shape), grad.view(p.shape)
             _OWNERS[id(p)] = self
-            self._grads.append(p.grad)
-            start = end
+        self._grads: list[Any] = [p.grad for p in params]
         self.param = nn.Parameter(buffer)
         self.param.grad = self.grad
         self._members = params
@@ -71,15 +66,18 @@ class FlatParameters:
                 own.copy_(parameter.data)
                 parameter.data = own
 
-    def zero_grad(self) -> None:
-        """Clears all gradients in place; those that others replaced by tensors of their own are views again.
+    def take_gradients(self) -> None:
+        """Takes in gradients that others put in the place of a member's, of which None counts as zeros."""
+        self.param.grad = self.grad
+        for p, own in zip(self._members, self._grads, strict=True):
+            if p.grad is not own:
+                own.zero_() if p.grad is None else own.copy_(p.grad)
+                p.grad = own
 
-        Another policy that shares a layer, and clears its own gradients, does so.
-        """
+    def zero_grad(self) -> None:
+        """Clears all gradients in place, also those that another policy which shares a layer has replaced."""
+        self.take_gradients()
         self.grad.zero_()
-        for p, grad in zip(self._members, self._grads, strict=True):
-            if p.grad is not grad:
-                p.grad = grad
 
     def members(self) -> list[nn.Parameter]:
         """Returns the parameters in the order in which the buffer holds them."""
@@ -88,6 +86,7 @@ class FlatParameters:
     def frozen(self) -> list[tuple[nn.Parameter, Tensor]]:
         """Returns the parameters that a program has frozen since (`requires_grad`), each with a copy of its values."""
         self.take_back()
+        self.take_gradients()
         return [(p, p.detach().clone()) for p in self._members if not p.requires_grad]
 
     @staticmethod
@@ -107,6 +106,7 @@ def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     for optimizer in optimizers:
         if (flat := getattr(optimizer, "flat", None)) is not None:
             flat.take_back()
+            flat.take_gradients()  # before others are written
         parameters = flat._members if flat is not None else [p for g in optimizer.param_groups for p in g["params"]]
         if any(not parameter.requires_grad for parameter in parameters):
             return True
@@ -140,6 +140,10 @@ class FlatAdam(torch.optim.Adam):
     def _has_hooks(self) -> bool:
         before, behind = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
         return bool(before or behind or _global_optimizer_pre_hooks or _global_optimizer_post_hooks)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients of all that lie in the buffer, in place."""
+        self.flat.zero_grad()
 
     def step(self, closure: Any = None) -> Any:
         """Does one step on the gradient of the only parameter; what is frozen in it stays."""

@@ -27,6 +27,8 @@ class FlatRMSProp(torch.optim.RMSprop):
         self.flat = flat
         super().__init__([flat.param], **options)
 
+    zero_grad = FlatAdam.zero_grad
+
     def step(self, closure: Any = None) -> Any:
         """Does one step; what a program has frozen stays."""
         frozen = self.flat.frozen()

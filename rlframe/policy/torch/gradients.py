@@ -18,6 +18,7 @@ from rlframe.policy.torch.flat import step_flushing_denormals
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.own_gradients import GradientsInPlace, update_by_own_gradients
 from rlframe.policy.users_code import method
+from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
 from rlframe.utils.threads import blas_in_one_thread
 
 
@@ -129,6 +130,8 @@ def compute_gradients(policy: Any, samples: SampleBatch) -> tuple[list[Any], dic
         None if p.grad is None or id(p) in others else p.grad.detach().cpu().numpy().copy()
         for p in policy.model.parameters()
     ]
+    if policy._is_updating:  # the learner step tells of the model
+        return grads, {LEARNER_STATS_KEY: stats, **policy.extra_compute_grad_fetches()}
     return grads, policy._learn_result(stats, policy.extra_compute_grad_fetches(), custom)
 
 

@@ -60,6 +60,9 @@ def update_by_own_gradients(policy: Any, samples: SampleBatch) -> tuple[dict[str
     """
     if overridden_by_user(type(policy), _COMPUTE):
         policy._computed_for = tuple(range(len(policy._optimizers)))  # unless the built-in method is called, too
+        policy.model.train()
+        policy._start_update()
+        policy._threads.use(samples.count)
         policy._is_updating = True
         try:
             _, info = policy.compute_gradients(samples)

@@ -83,8 +83,16 @@ def _apply_gradients(function: Any) -> tuple[str, Any]:
         del gradients  # the parameters have them
         function(self)
 
-    forms = {1: apply_kept, _WITH_OPTIMIZER: apply_each}
-    return "apply_gradients", forms.get(len(inspect.signature(function).parameters), apply_gradients)
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return "apply_gradients", apply_gradients
+    wanted = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    return "apply_gradients", {1: apply_kept, _WITH_OPTIMIZER: apply_each}.get(len(wanted), apply_gradients)
 
 
 #: How many arguments functions for gradients have that are called with each optimiser: fn(policy, optimizer, grads).

@@ -5,7 +5,8 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from rlframe.agents.ddpg import TD3Trainer
+from rlframe.agents.ddpg import DDPGTorchPolicy, DDPGTrainer, TD3Trainer
+from rlframe.agents.ddpg.ddpg_torch_model import DDPGTorchModel
 from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
 from rlframe.agents.dqn.dqn_torch_policy import postprocess_nstep_and_prio
 from rlframe.agents.dqn.r2d2 import R2D2Trainer
@@ -14,7 +15,9 @@ from rlframe.agents.dqn.r2d2_torch_policy import build_r2d2_model_and_distributi
 from rlframe.agents.dqn.simple_q_torch_policy import build_q_model_and_distribution
 from rlframe.agents.ppo import APPOTrainer
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.models import MODEL_DEFAULTS, ModelCatalog
 from rlframe.models.torch.torch_action_dist import TorchDeterministic
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy_template import build_policy_class
 from rlframe.policy.torch_policy import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.utils.torch_utils import concat_multi_gpu_td_errors
@@ -193,3 +196,41 @@ def test_losses_in_tensorflow_make_batches_of_any_number_of_rows():
     assert total(tf.ones([3, 2]), tf.ones([3])) == 9.0
     with pytest.raises(ValueError, match="different numbers of rows"):
         SampleBatch(obs=tf.ones([3, 2]), rewards=tf.ones([2]))
+
+
+def test_a_policy_that_acts_within_its_loss_acts():
+    shapes = set()
+
+    def loss(policy, model, dist_class, train_batch):
+        shapes.add(policy.compute_actions(train_batch["obs"].numpy(), explore=False)[0].shape[1:])
+        features, _ = model({"obs": train_batch["obs"]})
+        shapes.add(tuple(features.shape[1:]))
+        return DDPGTorchPolicy.loss(policy, model, dist_class, train_batch)
+
+    policy = DDPGTorchPolicy.with_updates(name="Acting", loss_fn=loss)
+    trainer = trained(DDPGTrainer, policy, env="Pendulum-v1", use_state_preprocessor=True)
+    trainer.train()
+    trainer.stop()
+    assert (1,) in shapes
+    assert len(shapes) == 2  # actions, and behind them features again
+
+
+@pytest.mark.parametrize("bases", [(TorchModelV2, nn.Module), (nn.Module, TorchModelV2)])
+def test_ddpgs_model_stands_before_models_of_either_order(bases):
+    class Mine(*bases):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            nn.Module.__init__(self)
+            TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+            self.layer = nn.Linear(3, num_outputs)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.layer(input_dict["obs_flat"].float()), state
+
+    obs_space, action_space = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (2,))
+    config = {**MODEL_DEFAULTS, "custom_model": Mine}
+    model = ModelCatalog.get_model_v2(
+        obs_space, action_space, 4, config, "torch", "mine", model_interface=DDPGTorchModel
+    )
+    features, _ = model({"obs": torch.ones(1, 3), "obs_flat": torch.ones(1, 3)})
+    assert features.shape == (1, 4)
+    assert model.get_policy_output(features).shape == (1, 2)

@@ -363,3 +363,16 @@ def test_none_takes_a_hook_away_that_the_base_has():
     assert called == []
     base.with_updates(name="Named")(config, env="CartPole-v1")
     assert "after_init" in called
+
+
+def test_none_takes_a_bases_hook_away_and_leaves_a_mixins():
+    called = []
+
+    class Mixin:
+        def before_init(self):
+            called.append("before_init")
+            super().before_init()
+
+    made = PGTrainer.with_updates(name="Mixed", mixins=[Mixin], before_init=None)
+    made({"num_workers": 0}, env="CartPole-v1").stop()
+    assert called == ["before_init"]
