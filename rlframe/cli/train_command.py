@@ -91,6 +91,8 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
         list[str] | None, typer.Option(help="Send results to wandb, mlflow or tensorboard; may be given twice.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no results, only how the run ended.")] = False,
+    info: Annotated[bool, typer.Option("-v", help="Say more: --log-level INFO.")] = False,
+    details: Annotated[bool, typer.Option("-vv", help="Say all: --log-level DEBUG.")] = False,
     trust: Trust = False,
     debug: Debug = False,
 ) -> None:
@@ -114,7 +116,7 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
             "history": None if history is None else str(history.absolute()),
             "monitors": tuple(monitor) if monitor else None,
         }
-        flags: list[Flag] = ctx.meta[CONFIG_FLAGS]
+        flags: list[Flag] = [*_log_level(info, details), *ctx.meta[CONFIG_FLAGS]]
         if algo == GAMES or (resume is not None and (resume / "game.json").is_file()):
             refused = [f"--{name.replace('_', '-')}" for name, value in extras.items() if value is not None]
             refused += [name for name, given in {"--preset": preset, "--stop": stop}.items() if given]
@@ -132,6 +134,15 @@ def train(  # noqa: PLR0913, PLR0917  one parameter for each option
             others += [f"--{flag.name}" for flag in flags]
             others += ["--" + name.replace("_", "-") for name, value in extras.items() if value is not None]
             _go_on(resume, algo, others, limits, trust=trust, quiet=quiet)
+
+
+def _log_level(info: bool, details: bool) -> list[Flag]:
+    """Returns the config flag that `-v` and `-vv` of RLlib's command are short for."""
+    if not info and not details:
+        return []
+    from rlframe.cli.flags import Flag
+
+    return [Flag("log-level", "DEBUG" if details else "INFO")]
 
 
 def _train_game(  # noqa: PLR0913  what the command line said

@@ -26,7 +26,6 @@ _TOLD = {
     "inspect.signature()",
     "fractions.gcd": "is gone since Python 3.9; write math.gcd",
     "numpy.asscalar": "is gone from NumPy; write array.item()",
-    "numpy.NINF": "is gone from NumPy; write -np.inf",
     "numpy.asfarray": "is gone from NumPy; write np.asarray(array, dtype=float)",
     "numpy.cast": "is gone from NumPy; write np.asarray(array, dtype=dtype)",
     "numpy.find_common_type": "is gone from NumPy; write np.result_type",
@@ -36,6 +35,8 @@ _TOLD = {
     "numpy.msort": "is gone from NumPy; write np.sort(array, axis=0)",
 }
 """What no other name can just take the place of."""
+_NUMBERS_OF_NUMPY = {"NINF": "float('-inf')", "NZERO": "-0.0", "PZERO": "0.0"}
+"""Those of NumPy's names that no other name stands for, but a number does."""
 MODULES = frozenset({"numpy", "collections", *(name.partition(".")[0] for name in _TOLD)})
 """The modules that had them."""
 
@@ -51,6 +52,8 @@ def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpr
     match modules.get(node.value.value) if isinstance(node.value, cst.Name) else None:
         case "collections" if name in _ABSTRACT:
             return node.with_changes(value=cst.Attribute(node.value, cst.Name("abc")))
+        case "numpy" if name in _NUMBERS_OF_NUMPY:
+            return cst.parse_expression(f"({_NUMBERS_OF_NUMPY[name]})" if name == "NZERO" else _NUMBERS_OF_NUMPY[name])
         case "numpy" if name in _OF_NUMPY:
             module, _, new = _OF_NUMPY[name].rpartition(".")
             return node.with_changes(attr=cst.Name(new)) if module else cst.Name(new, lpar=node.lpar, rpar=node.rpar)
@@ -94,6 +97,8 @@ def sentences_on_import(module: str, names: collections.abc.Sequence[str]) -> It
             yield f"{module}.{name} {_TOLD[f'{module}.{name}']}"
         elif module == "numpy" and name in _OF_NUMPY:
             yield f"numpy.{name} is gone from NumPy; write {_OF_NUMPY[name]}"
+        elif module == "numpy" and name in _NUMBERS_OF_NUMPY:
+            yield f"numpy.{name} is gone from NumPy; write {_NUMBERS_OF_NUMPY[name]}"
 
 
 def abstract_apart(

@@ -90,6 +90,17 @@ def test_train_flags_over_file_over_defaults() -> None:
     assert json.loads(Path("run/params.json").read_text())["lr"] == 1e-3
 
 
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [(["-v"], "INFO"), (["-vv"], "DEBUG"), (["--no-keep-best", "-v"], "INFO"), (["-vv", "--log-level=ERROR"], "ERROR")],
+)
+def test_train_v_and_vv_are_log_levels_as_in_rllib(words: list[str], level: str) -> None:
+    code, _, err = train("--stop-iters", "1", *words, "--lr", "0.5")
+    assert (code, err) == (0, "")
+    config = json.loads(Path("run/params.json").read_text())
+    assert (config["log_level"], config["lr"]) == (level, 0.5)
+
+
 def test_train_by_an_rllib_experiment_file_alone() -> None:
     text = f"e: {{run: '{ALGO}', env: some-env, stop: {{training_iteration: 2}}, config: {{lr: 1e-2}}}}"
     Path("e.yaml").write_text(text)

@@ -342,6 +342,28 @@ c = np.math.pi * np.in1d(x, y)
     }
 
 
+def test_numbers_that_numpy_had_names_for_are_written_out():
+    program = """import ray.rllib
+import numpy as np
+from numpy import NINF
+low, high = np.NINF, -np.PINF
+zeros = np.NZERO ** 2, np.PZERO, np.full(3, np.NINF), mine.NINF
+"""
+    migration = migrate_program(program)
+    assert (
+        migration.after
+        == """import rlframe
+import numpy as np
+from numpy import NINF
+low, high = float('-inf'), -np.inf
+zeros = (-0.0) ** 2, 0.0, np.full(3, float('-inf')), mine.NINF
+"""
+    )
+    assert {note.line: note.text for note in migration.notes} == {
+        3: "numpy.NINF is gone from NumPy; write float('-inf')"
+    }
+
+
 def test_numpy_that_comes_with_a_star_is_numpy():
     program = "from ray.rllib.agents.ddpg.ddpg_torch_policy import *\nsize = np.product(space.shape)\n"
     assert migrate_program(program).after.endswith("size = np.prod(space.shape)\n")
