@@ -187,8 +187,8 @@ def test_old_names_of_tune_and_of_the_agents_are_found():
     assert (DQNAgent, PPOAgent) == (DQNTrainer, PPOTrainer)
     assert CLIReporter.__module__.startswith("ray.tune")
     assert ConcurrencyLimiter.__module__.startswith("ray.tune")
-    with pytest.raises(ImportError, match=r"use tune\.run\(callbacks="):
-        from rlframe.tune.integration.wandb import WandbLogger  # noqa: F401
+    with pytest.raises(ImportError, match=r"There is setup_wandb\(config\) instead"):
+        from rlframe.tune.integration.wandb import wandb_mixin  # noqa: F401
 
 
 def test_schedulers_and_results_are_found_by_the_modules_that_ray_1_had_them_in():

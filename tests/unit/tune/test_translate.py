@@ -24,7 +24,17 @@ from rlframe import tune
 from rlframe.agents.pg import PGTrainer
 from rlframe.trainer.checkpoint_paths import NOTE
 from rlframe.tune.functions import as_trainable
-from rlframe.tune.logger import DEFAULT_LOGGERS, CSVLogger, JsonLogger, Logger, NoopLogger, TBXLogger, UnifiedLogger
+from rlframe.tune.logger import (
+    DEFAULT_LOGGERS,
+    CSVLogger,
+    JsonLogger,
+    Logger,
+    LoggerCallback,
+    NoopLogger,
+    TBXLogger,
+    UnifiedLogger,
+)
+from rlframe.tune.tracking import CallbackLogger
 from rlframe.tune.translate import (
     checkpoint_path,
     loggers_of_experiments,
@@ -199,6 +209,61 @@ def test_loggers_that_derive_from_those_of_ray_1_write_in_trials(tmp_path: Path)
     assert written.count(b"ray/tune/info/x") >= 2
     assert b"ray/tune/noise" not in written
     assert (tmp_path / "own.csv").is_file()
+
+
+class Recorder(LoggerCallback):
+    """Keeps what it is told."""
+
+    told: list[tuple[object, ...]] = []  # noqa: RUF012  of all, since the logger makes its own
+
+    def __init__(self, project: str) -> None:
+        self.project = project
+
+    def setup(self, *args: object, **kwargs: object) -> None:
+        self.told.append(("setup", self.project))
+
+    def log_trial_start(self, trial: Trial) -> None:
+        self.told.append(("start", trial))
+
+    def log_trial_result(self, iteration: int, trial: Trial, result: dict[str, object]) -> None:
+        self.told.append((iteration, trial, result))
+
+    def log_trial_end(self, trial: Trial, failed: bool = False) -> None:
+        self.told.append(("end", trial, failed))
+
+    def on_experiment_end(self, trials: list[Trial], **info: object) -> None:
+        self.told.append(("waited", trials))
+
+
+class RecordingLogger(CallbackLogger):
+    section = "wandb"
+    callback_class = Recorder
+
+
+@pytest.mark.parametrize("config", [{"logger_config": {"wandb": {"project": "p"}}}, {"wandb": {"project": "p"}}])
+def test_loggers_of_services_are_callbacks_of_the_trials_own_config(config: dict[str, object], tmp_path: Path) -> None:
+    Recorder.told.clear()
+    trial = Trial("PG", stub=True)
+    logger = RecordingLogger(config, str(tmp_path), trial)
+    result = {"training_iteration": 3, "reward": 2.0}
+    logger.on_result(result)
+    logger.flush()
+    logger.close()
+    assert Recorder.told == [
+        ("setup", "p"), ("start", trial), (3, trial, result), ("end", trial, False), ("waited", [trial]),
+    ]  # fmt: skip
+
+
+def test_loggers_of_services_say_what_they_lack(tmp_path: Path) -> None:
+    from rlframe.tune.integration.mlflow import MLFlowLogger, MLflowLogger
+    from rlframe.tune.integration.wandb import WandbLogger
+
+    assert MLFlowLogger is MLflowLogger
+    trial = Trial("PG", stub=True)
+    with pytest.raises(ConfigError, match=r"logger_config\.wandb: got None, wanted a dict of WandbLoggerCallback's"):
+        WandbLogger({"lr": 1.0}, str(tmp_path), trial)
+    with pytest.raises(ConfigError, match=r"MLflowLogger: got no trial.*loggers=\[MLflowLogger\]"):
+        MLflowLogger({"mlflow": {}}, str(tmp_path))
 
 
 def test_checkpoints_are_found_by_any_spelling(tmp_path: Path) -> None:
