@@ -264,7 +264,8 @@ class ExperimentAnalysis(ray.tune.ExperimentAnalysis):
         results = [(trial.last_result or {}).get("timestamp") for trial in self.trials]
         ends: list[float] = [time for time in results if time is not None]
         begin = {"start_time": float(min(starts))} if starts else {}
-        return {**begin, "timestamp": float(max(ends))} if ends else begin
+        # Tune notes results in whole seconds, so one of the first second seems to be before the start.
+        return {**begin, "timestamp": max(*ends, *begin.values(), 0.0)} if ends else begin
 
     @property
     def best_checkpoint(self) -> Any:

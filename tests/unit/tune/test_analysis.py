@@ -90,5 +90,8 @@ def test_statistics_are_when_an_experiment_began_and_when_its_newest_result_came
     results = [{"timestamp": 9}, {"timestamp": 11}, None]
     analysis.trials = [SimpleNamespace(run_metadata=run, last_result=r) for run, r in zip(began, results, strict=True)]
     assert analysis.stats() == {"start_time": 5.0, "timestamp": 11.0}
+    analysis.trials = [SimpleNamespace(run_metadata=SimpleNamespace(start_time=5.75), last_result={"timestamp": 5})]
+    assert analysis.stats() == {"start_time": 5.75, "timestamp": 5.75}, "results are noted in whole seconds"
+    analysis.trials = [SimpleNamespace(run_metadata=run, last_result=r) for run, r in zip(began, results, strict=True)]
     analysis.trials = analysis.trials[2:]
     assert analysis.stats() == {}
