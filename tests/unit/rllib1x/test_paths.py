@@ -191,6 +191,19 @@ def test_old_names_of_tune_and_of_the_agents_are_found():
         from rlframe.tune.integration.wandb import wandb_mixin  # noqa: F401
 
 
+@pytest.mark.parametrize("name", ["dqn", "simple_q"])
+def test_what_q_learning_was_made_of_is_found_where_rllib_0_had_it(name):
+    old = importlib.import_module(f"rlframe.agents.dqn.{name}_policy")
+    new = importlib.import_module(f"rlframe.agents.dqn.{name}_tf_policy")
+    own = {"dqn": ["build_q_model", "setup_early_mixins", "setup_mid_mixins", "QLoss", "clip_gradients"]}
+    for each in own.get(name, ["build_q_models", "setup_late_mixins", "Q_SCOPE"]):
+        assert getattr(old, each) is getattr(new, each)
+    if name == "dqn":
+        assert old.postprocess_trajectory is new.postprocess_nstep_and_prio
+    with pytest.raises(ImportError, match=r"explore by config\[.exploration_config.\].*with_updates"):
+        exec(f"from rlframe.agents.dqn.{name}_policy import ExplorationStateMixin")
+
+
 def test_schedulers_and_results_are_found_by_the_modules_that_ray_1_had_them_in():
     from ray.tune.schedulers import ASHAScheduler
 
