@@ -115,7 +115,8 @@ def test_vtraces_trajectories_lose_their_next_observations():
 def test_functions_that_moved_say_where_to(caplog):
     from rlframe.utils.deprecation import moved_function
 
-    assert moved_function(json.dumps) is json.dumps
+    with caplog.at_level("WARNING", logger="rlframe"):
+        assert moved_function(json.dumps) is json.dumps
     assert "json.dumps" in caplog.text
 
 
