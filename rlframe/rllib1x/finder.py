@@ -185,7 +185,8 @@ def _look_up(module: str, name: str) -> Any:
     everything = rows.get(tables.EVERYTHING)
     if everything is not None and not tables.is_sentence(everything):
         return getattr(importlib.import_module(everything), name, _NOTHING)
-    if _spec_of_old_path(f"{module}.{name}") is not None:
+    # A module that is a file has nothing below it; pickling asks it for names of classes that were made in functions.
+    if hasattr(sys.modules.get(module), "__path__") and _spec_of_old_path(f"{module}.{name}") is not None:
         return importlib.import_module(f"{module}.{name}")
     anywhere = tables.rows_of(_ANYWHERE) if module != "rlframe" else {}
     return _resolve(anywhere[name], name) if name in anywhere else _NOTHING

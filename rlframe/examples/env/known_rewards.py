@@ -44,6 +44,11 @@ class PendulumWrapper(_WithoutOptions, PendulumEnv):
         torque = np.clip(action[:, 0], -self.max_torque, self.max_torque)
         return np.asarray(-(angle**2 + 0.1 * speed**2 + 0.001 * torque**2))
 
+    @staticmethod
+    def angle_normalize(x: Any) -> Any:
+        """Returns angles (rad) within ±pi."""
+        return (x + np.pi) % (2 * np.pi) - np.pi
+
 
 class _OfMuJoCo(gym.Wrapper[Any, Any, Any, Any]):
     """A robot of Gymnasium's; its reward is read off an observation by the forward velocity in it."""
@@ -74,3 +79,15 @@ class HopperWrapper(_OfMuJoCo):
     """Hopper; needs `pip install 'gymnasium[mujoco]'`. In a model its episodes do not end where it falls."""
 
     env_id, velocity, bonus, cost = "Hopper-v5", 5, 1.0, 1e-3
+
+
+def half_cheetah_of_data(config: Any = None) -> gym.Env[Any, Any]:
+    """Returns the robot of RLlib's `d4rl_env.halfcheetah_*`; recorded steps of it are Minari's (`mujoco/...`)."""
+    del config
+    return gym.make("HalfCheetah-v5")
+
+
+def hopper_of_data(config: Any = None) -> gym.Env[Any, Any]:
+    """Returns the robot of RLlib's `d4rl_env.hopper_*`; recorded steps of it are Minari's (`mujoco/...`)."""
+    del config
+    return gym.make("Hopper-v5")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -10,10 +9,15 @@ import numpy as np
 from gymnasium.spaces import Discrete
 
 from rlframe.env.multi_agent_env import MultiAgentDict, MultiAgentEnv
+from rlframe.examples.env.episode_infos import (
+    InfoAccumulationInterface,
+    NPlayersNDiscreteActionsInfoMixin,
+    TwoPlayersTwoActionsInfoMixin,
+)
 from rlframe.utils.errors import EnvError
 
 
-class MatrixSequentialSocialDilemma(MultiAgentEnv):
+class MatrixSequentialSocialDilemma(InfoAccumulationInterface, MultiAgentEnv):
     """Both players see what both did last; payoffs are by both actions. Derive with a `PAYOUT_MATRIX`.
 
     A player's observation is its own action times the number of actions, plus the other's; one more at the start.
@@ -21,7 +25,8 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
     Args:
         config: `players_ids` (player_row, player_col), `max_steps` of an episode (20), `output_additional_info` (True):
             the last step's infos are the shares of an episode's steps by what both did, `{"CC": 0.5, "CD": ...}` with
-            two actions (C is the first), `{"0_2": 0.5, ...}` of what was done with more.
+            two actions (C is the first), as `TwoPlayersTwoActionsInfoMixin` in front of this class tells it, else
+            `{"0_2": 0.5, ...}`.
     """
 
     #: Payoffs `[own action, other's action, player]`.
@@ -33,9 +38,17 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
     OBSERVATION_SPACE: ClassVar[Any] = Discrete(5)
     NAME: ClassVar[str] = "matrix game"
 
+    # A part in front of this class replaces them; one that this class derived from could not stand there.
+    _init_info: Any = NPlayersNDiscreteActionsInfoMixin._init_info
+    _reset_info: Any = NPlayersNDiscreteActionsInfoMixin._reset_info
+    _accumulate_info: Any = NPlayersNDiscreteActionsInfoMixin._accumulate_info
+    _get_episode_info: Any = NPlayersNDiscreteActionsInfoMixin._get_episode_info
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Derives the spaces from the payoffs."""
         super().__init_subclass__(**kwargs)
+        if not hasattr(cls, "PAYOUT_MATRIX"):  # a class that is unpickled gets its attributes, these too, afterwards
+            return
         cls.NUM_ACTIONS = len(cls.PAYOUT_MATRIX)
         cls.NUM_STATES = cls.NUM_ACTIONS**2 + 1
         cls.ACTION_SPACE, cls.OBSERVATION_SPACE = Discrete(cls.NUM_ACTIONS), Discrete(cls.NUM_STATES)
@@ -49,7 +62,7 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         self.observation_space, self.action_space = self.OBSERVATION_SPACE, self.ACTION_SPACE
         self.output_additional_info = bool(options.get("output_additional_info", True))
         self.step_count_in_current_episode = 0
-        self._done: Counter[str] = Counter()
+        self._init_info()
         self.np_random = np.random.default_rng()
 
     def seed(self, seed: int | None = None) -> list[int | None]:
@@ -61,8 +74,8 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         """Begins an episode."""
         del seed, options
         self.step_count_in_current_episode = 0
-        self._done.clear()
-        return dict.fromkeys(self.players_ids, self.NUM_STATES - 1), {}
+        self._reset_info()
+        return dict.fromkeys(self.players_ids, self.NUM_STATES - 1)
 
     def step(self, actions: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Pays both for both actions."""
@@ -71,69 +84,67 @@ class MatrixSequentialSocialDilemma(MultiAgentEnv):
         seen = (row * self.NUM_ACTIONS + col, col * self.NUM_ACTIONS + row)
         obs = dict(zip(self.players_ids, seen, strict=True))
         paid = dict(zip(self.players_ids, (float(p) for p in self.PAYOUT_MATRIX[row][col]), strict=True))
-        self._done["CD"[row] + "CD"[col] if self.NUM_ACTIONS == 2 else f"{row}_{col}"] += 1
+        self._accumulate_info(row, col)
         over = self.step_count_in_current_episode >= self.max_steps
-        infos = {player: self._shares() for player in self.players_ids} if over and self.output_additional_info else {}
-        return obs, paid, dict.fromkeys([*self.players_ids, "__all__"], over), {"__all__": False}, infos
-
-    def _shares(self) -> dict[str, float]:
-        named = ("CC", "DD", "CD", "DC") if self.NUM_ACTIONS == 2 else tuple(self._done)
-        return {both: self._done[both] / self._done.total() for both in named}
+        infos = {}
+        if over and self.output_additional_info:
+            infos = {player: self._get_episode_info() for player in self.players_ids}
+        return obs, paid, dict.fromkeys([*self.players_ids, "__all__"], over), infos
 
     def __str__(self) -> str:
         return self.NAME
 
 
-class IteratedMatchingPennies(MatrixSequentialSocialDilemma):
+class IteratedMatchingPennies(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """One player wants the same, the other the opposite."""
 
     PAYOUT_MATRIX = np.array([[[+1, -1], [-1, +1]], [[-1, +1], [+1, -1]]])
     NAME = "IMP"
 
 
-class IteratedPrisonersDilemma(MatrixSequentialSocialDilemma):
+class IteratedPrisonersDilemma(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """To defect pays more, whatever the other does; both lose by it."""
 
     PAYOUT_MATRIX = np.array([[[-1, -1], [-3, +0]], [[+0, -3], [-2, -2]]])
     NAME = "IPD"
 
 
-class IteratedAsymPrisonersDilemma(MatrixSequentialSocialDilemma):
+class IteratedAsymPrisonersDilemma(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """The prisoners' dilemma with more for the first player where both cooperate."""
 
     PAYOUT_MATRIX = np.array([[[+0, -1], [-3, +0]], [[+0, -3], [-2, -2]]])
     NAME = "IPD"
 
 
-class IteratedStagHunt(MatrixSequentialSocialDilemma):
+class IteratedStagHunt(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """To hunt together pays most, to hunt alone least."""
 
     PAYOUT_MATRIX = np.array([[[3, 3], [0, 2]], [[2, 0], [1, 1]]])
     NAME = "IteratedStagHunt"
 
 
-class IteratedChicken(MatrixSequentialSocialDilemma):
+class IteratedChicken(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """Who does not swerve wins, unless the other does not either."""
 
     PAYOUT_MATRIX = np.array([[[+0, +0], [-1.0, +1.0]], [[+1, -1], [-10, -10]]])
     NAME = "IteratedChicken"
 
 
-class IteratedAsymChicken(MatrixSequentialSocialDilemma):
+class IteratedAsymChicken(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """Chicken with more for the first player where both swerve."""
 
     PAYOUT_MATRIX = np.array([[[+2.0, +0], [-1.0, +1.0]], [[+2.5, -1], [-10, -10]]])
     NAME = "AsymmetricIteratedChicken"
 
 
-class IteratedBoS(MatrixSequentialSocialDilemma):
+class IteratedBoS(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """Both want to meet, each elsewhere."""
 
     PAYOUT_MATRIX = np.array([[[+3.0, +2.0], [+0.0, +0.0]], [[+0.0, +0.0], [+2.0, +3.0]]])
     NAME = "IteratedBoS"
 
 
-class IteratedAsymBoS(MatrixSequentialSocialDilemma):
+class IteratedAsymBoS(TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma):
     """Both want to meet, the first player in one place more than the second in the other."""
 
     PAYOUT_MATRIX = np.array([[[+4.0, +1.0], [+0.0, +0.0]], [[+0.0, +0.0], [+2.0, +2.0]]])
@@ -147,7 +158,7 @@ def define_greed_fear_matrix_game(greed: float, fear: float) -> type[MatrixSeque
     """
     matrix = np.array([[[3, 3], [1 - fear, 3 + greed]], [[3 + greed, 1 - fear], [1, 1]]])
     parts = {"PAYOUT_MATRIX": matrix, "NAME": f"IteratedGreedFear with greed={greed} and fear={fear}"}
-    return type("GreedFearGame", (MatrixSequentialSocialDilemma,), parts)
+    return type("GreedFearGame", (TwoPlayersTwoActionsInfoMixin, MatrixSequentialSocialDilemma), parts)
 
 
 class IteratedBoSAndPD(MatrixSequentialSocialDilemma):
@@ -196,7 +207,7 @@ class RockPaperScissors(MultiAgentEnv):
         """Begins an episode, as if both had played rock."""
         del seed, options
         self.last_move, self.num_moves = (self.ROCK, self.ROCK), 0
-        return self._obs(), {}
+        return self._obs()
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Pays for both actions."""
@@ -211,7 +222,7 @@ class RockPaperScissors(MultiAgentEnv):
         self.player1_score += paid
         self.player2_score -= paid
         over = self.num_moves >= self._MOVES
-        return self._obs(), {self.player1: paid, self.player2: -paid}, {"__all__": over}, {"__all__": False}, {}
+        return self._obs(), {self.player1: paid, self.player2: -paid}, {"__all__": over}, {}
 
     def _obs(self) -> MultiAgentDict:
         return {self.player1: self.last_move[1], self.player2: self.last_move[0]}

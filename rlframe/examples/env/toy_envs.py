@@ -8,6 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import tree
+from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from rlframe.env.vector_env import VectorEnv
@@ -291,6 +292,28 @@ class MockEnv2(MockEnv):
         return self.i
 
 
+class MockEnv3(MockEnv):
+    """Shows the number of steps, and pays it; so does `timestep` in the infos.
+
+    Args:
+        episode_length: Steps of an episode.
+        config: Not used.
+    """
+
+    def __init__(self, episode_length: int, config: Any = None) -> None:
+        super().__init__(episode_length, config)
+        self.observation_space = Discrete(100)
+
+    def step(self, action: Any) -> Step:
+        """Counts."""
+        obs, _, done, truncated, _ = super().step(action)
+        return obs, float(self.i), done, truncated, {"timestep": self.i}
+
+    def observe(self) -> int:
+        """Returns the number of steps."""
+        return self.i
+
+
 class VectorizedMockEnv(VectorEnv):
     """Several MockEnvs, stepped by one call.
 
@@ -319,3 +342,46 @@ class VectorizedMockEnv(VectorEnv):
     def get_sub_environments(self) -> list[Any]:
         """Returns the single ones."""
         return list(self.envs)
+
+
+class MockVectorEnv(VectorEnv):
+    """One CartPole that takes the actions of several environments, one after the other.
+
+    It shows that a `VectorEnv` needs no single environments below it. Where the pole falls, or after `episode_length`
+    calls, all environments end.
+
+    Args:
+        episode_length: Calls of an episode.
+        mocked_num_envs: How many environments it looks like.
+    """
+
+    def __init__(self, episode_length: int, mocked_num_envs: int) -> None:
+        self.env: gymnasium.Env[Any, Any] = CartPoleEnv()
+        super().__init__(self.env.observation_space, self.env.action_space, mocked_num_envs)
+        self.episode_len, self.ts = episode_length, 0
+
+    def vector_reset(self) -> list[Any]:
+        """Resets the one."""
+        return [self.reset_at()] * self.num_envs
+
+    def reset_at(self, index: int | None = None) -> Any:
+        """Resets the one, whichever is asked for."""
+        del index
+        self.ts = 0
+        return self.env.reset()[0]
+
+    def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[dict[str, Any]]]:
+        """Steps the one by each action, until it ends; what is left gets its last observation."""
+        self.ts += 1
+        made: list[tuple[Any, float, bool, dict[str, Any]]] = []
+        for action in actions:
+            obs, reward, fallen, _, info = self.env.step(action)
+            made.append((obs, float(reward), fallen or self.ts >= self.episode_len, info))
+            if made[-1][2]:
+                break
+        made += [made[-1]] * (self.num_envs - len(made))
+        return [m[0] for m in made], [m[1] for m in made], [m[2] for m in made], [m[3] for m in made]
+
+    def get_sub_environments(self) -> list[Any]:
+        """Returns the one, once for each."""
+        return [self.env] * self.num_envs

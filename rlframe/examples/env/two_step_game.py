@@ -51,7 +51,7 @@ class TwoStepGame(MultiAgentEnv):
         """Begins with the choice of the game."""
         del seed, options
         self._state = 0
-        return self._obs(), {}
+        return self._obs()
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
         """Takes the choice of the game, or of both actions."""
@@ -62,7 +62,7 @@ class TwoStepGame(MultiAgentEnv):
         else:
             self._state = 1 + first
         rewards = dict.fromkeys(self.possible_agents, paid / 2)
-        return self._obs(), rewards, {"__all__": over}, {"__all__": False}, {}
+        return self._obs(), rewards, {"__all__": over}, {}
 
     def seed(self, seed: int | None = None) -> None:
         """Does nothing: nothing is drawn in this game."""

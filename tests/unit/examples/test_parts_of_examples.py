@@ -32,6 +32,11 @@ SINGLE = {
     "debug_counter_env:DebugCounterEnv": {},
     "mock_env:MockEnv": 5,
     "mock_env:MockEnv2": 5,
+    "mock_env:MockEnv3": 5,
+    "simple_rpg:SimpleRPG": {},
+    "d4rl_env:halfcheetah_random": {},
+    "halfcheetah_rand_direc:HalfCheetahRandDirecEnv": {},
+    "ant_rand_goal:AntRandGoalEnv": {},
     "stateless_pendulum:StatelessPendulum": {},
     "cartpole_mass:CartPoleMassEnv": {},
     "pendulum_mass:PendulumMassEnv": {},
@@ -40,6 +45,13 @@ SINGLE = {
     "parametric_actions_cartpole:ParametricActionsCartPole": 8,
     "parametric_actions_cartpole:ParametricActionsCartPoleNoEmbeddings": 8,
     "windy_maze_env:WindyMazeEnv": {},
+}
+
+
+OF_MUJOCO = {
+    "d4rl_env:halfcheetah_random",
+    "halfcheetah_rand_direc:HalfCheetahRandDirecEnv",
+    "ant_rand_goal:AntRandGoalEnv",
 }
 
 
@@ -98,6 +110,8 @@ def test_levels_of_the_curriculum_pay_tenfold_and_take_eighteen_steps_at_most(le
 @pytest.mark.parametrize("place", SINGLE)
 def test_an_environment_gives_what_its_spaces_say(place):
     path, _, name = place.partition(":")
+    if place in OF_MUJOCO:
+        pytest.importorskip("mujoco")
     env, rng = example(f"env.{path}", name)(SINGLE[place]), np.random.default_rng(0)
     env.action_space.seed(0)
     for episode in range(3):
@@ -113,24 +127,37 @@ def test_an_environment_gives_what_its_spaces_say(place):
 MULTI = {
     "multi_agent:BasicMultiAgent": 3,
     "multi_agent:RoundRobinMultiAgent": 3,
+    "multi_agent:EarlyDoneMultiAgent": None,
+    "multi_agent:FlexAgentsMultiAgent": None,
+    "debug_counter_env:MultiAgentDebugCounterEnv": {"num_agents": 2, "base_episode_len": 3},
     "windy_maze_env:HierarchicalWindyMazeEnv": {},
     "matrix_sequential_social_dilemma:IteratedPrisonersDilemma": {"max_steps": 4},
     "matrix_sequential_social_dilemma:IteratedBoSAndPD": {},
     "rock_paper_scissors:RockPaperScissors": {},
+    "coin_game_non_vectorized_env:CoinGame": {},
+    "coin_game_non_vectorized_env:AsymCoinGame": {"max_steps": 5},
+    "coin_game_vectorized_env:VectorizedCoinGame": {},
     "random_env:RandomMultiAgentEnv": {"num_agents": 2},
 }
+#: Their methods return what those of RLlib 1.x do: observations; observations, rewards, dones, infos.
+AS_RLLIB_1 = ("multi_agent:", "debug_counter", "matrix", "rock", "coin")
 
 
 @pytest.mark.parametrize("place", MULTI)
 def test_agents_play_to_the_end(place):
     path, _, name = place.partition(":")
-    env = example(f"env.{path}", name)(MULTI[place])
+    made = example(f"env.{path}", name)
+    env = made() if MULTI[place] is None else made(MULTI[place])
     assert isinstance(env, MultiAgentEnv)
-    obs, _ = env.reset()
+    as_rllib_1 = place.startswith(AS_RLLIB_1) and name != "BasicMultiAgent"
+    obs = env.reset() if as_rllib_1 else env.reset()[0]
     ended, paid = set(), {}
     for _ in range(3000):
-        actions = {agent: 1 for agent in obs if agent not in ended}
-        obs, rewards, terminateds, truncateds, _ = env.step(actions)
+        action = (0.5, 0.25) if "Debug" in name else 1
+        actions = {agent: action for agent in obs if agent not in ended}
+        obs, rewards, terminateds, *others, _ = env.step(actions)
+        assert len(others) == (0 if as_rllib_1 else 1)
+        truncateds = others[0] if others else {"__all__": False}
         ended |= {agent for agent, over in terminateds.items() if over}
         for agent, reward in rewards.items():
             paid[agent] = paid.get(agent, 0.0) + reward
@@ -147,16 +174,16 @@ def test_matrix_games_tell_what_was_done_and_pay_for_greed_and_fear():
     dilemmas = importlib.import_module("rlframe.examples.env.matrix_sequential_social_dilemma")
     game = dilemmas.IteratedPrisonersDilemma({"max_steps": 4, "players_ids": ["a", "b"]})
     game.reset()
-    *before, (_, _, ends, _, infos) = [game.step({"a": a, "b": b}) for a, b in [(0, 0), (0, 1), (0, 1), (1, 1)]]
-    assert not any(step[4] for step in before)
+    *before, (_, _, ends, infos) = [game.step({"a": a, "b": b}) for a, b in [(0, 0), (0, 1), (0, 1), (1, 1)]]
+    assert not any(step[3] for step in before)
     assert ends == {"a": True, "b": True, "__all__": True}
     assert infos == {player: {"CC": 0.25, "DD": 0.25, "CD": 0.5, "DC": 0.0} for player in "ab"}
     three = dilemmas.IteratedBoSAndPD({"max_steps": 1})
     three.reset()
-    assert three.step({"player_row": 0, "player_col": 2})[4]["player_row"] == {"0_2": 1.0}
+    assert three.step({"player_row": 0, "player_col": 2})[3]["player_row"] == {"0_2": 1.0}
     quiet = dilemmas.IteratedChicken({"max_steps": 1, "output_additional_info": False})
     quiet.reset()
-    assert quiet.step({"player_row": 0, "player_col": 0})[4] == {}
+    assert quiet.step({"player_row": 0, "player_col": 0})[3] == {}
     greedy = dilemmas.define_greed_fear_matrix_game(greed=2, fear=3)
     assert greedy.PAYOUT_MATRIX.tolist() == [[[3, 3], [-2, 5]], [[5, -2], [1, 1]]]
 
@@ -312,7 +339,7 @@ def test_two_step_game_has_rllibs_observations(options):
     if "separate_state_space" in options:
         options = {**options, "one_hot_state_encoding": True}
     env = example("env.two_step_game", "TwoStepGame")(options)
-    first, _ = env.reset()
+    first = env.reset()
     second = env.step({0: 1, 1: 0})[0]
     seen = {0: [first[0], second[0]], 1: [first[1], second[1]]}
     assert all(env.observation_space.contains(obs) for views in seen.values() for obs in views)
@@ -327,8 +354,8 @@ def test_two_step_game_has_rllibs_observations(options):
 def test_rock_paper_scissors_pays_who_wins():
     game = example("env.rock_paper_scissors", "RockPaperScissors")
     env = game({})
-    assert env.reset()[0] == {"player1": 0, "player2": 0}
-    obs, paid, over, _, _ = env.step({"player1": game.PAPER, "player2": game.ROCK})
+    assert env.reset() == {"player1": 0, "player2": 0}
+    obs, paid, over, _ = env.step({"player1": game.PAPER, "player2": game.ROCK})
     assert (obs, paid, over["__all__"]) == ({"player1": 0, "player2": 1}, {"player1": 1, "player2": -1}, False)
     with pytest.raises(EnvError, match="got the actions 3 and 0"):
         env.step({"player1": game.LIZARD, "player2": game.ROCK})
@@ -373,7 +400,7 @@ def test_a_model_that_shares_a_layer_takes_rllibs_names():
 
 def test_agents_in_turn_may_see_how_many_steps_they_had():
     env = example("env.multi_agent", "RoundRobinMultiAgent")(num=2, increment_obs=True)
-    seen = [env.reset()[0], *(env.step({agent: 0})[:2] for agent in (0, 1, 0))]
+    seen = [env.reset(), *(env.step({agent: 0})[:2] for agent in (0, 1, 0))]
     assert seen == [{0: 0}, ({1: 0}, {1: 0.0}), ({0: 1}, {0: 100.0}), ({1: 1}, {1: 100.0})]
 
 

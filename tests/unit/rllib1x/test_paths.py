@@ -369,7 +369,7 @@ def test_environments_of_rllibs_tests_and_older_examples_have_their_paths():
     from rlframe.tests.test_multi_agent_env import MultiCartpole
 
     assert list(MultiCartpole(3).reset()[0]) == [0, 1, 2]  # a number alone, as in RLlib 0.8
-    assert list(TwoStepGame({}).reset()[0]) == [0, 1]
+    assert list(TwoStepGame({}).reset()) == [0, 1]
 
 
 @pytest.mark.parametrize(
