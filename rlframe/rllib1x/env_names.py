@@ -14,6 +14,7 @@ from rlframe.env.adapt import adapt_env
 from rlframe.env.base_env import BaseEnv, to_base_env
 from rlframe.env.env_context import EnvContext
 from rlframe.env.multi_agent_adapt import is_multi_agent
+from rlframe.env.recording import with_recording
 from rlframe.env.registry import resolve_env
 
 
@@ -29,6 +30,22 @@ def gym_env_creator(env_context: Mapping[str, Any], env_descriptor: str) -> Any:
     """
     context = env_context if isinstance(env_context, EnvContext) else EnvContext(env_context)
     return resolve_env(env_descriptor)[1](context)
+
+
+def record_env_wrapper(env: Any, record_env: bool | str | None, log_dir: str, policy_config: Mapping[str, Any]) -> Any:
+    """Returns the environment, filmed if `record_env` says so.
+
+    Args:
+        env: The environment, which draws pictures.
+        record_env: A directory, below `log_dir` if it is not absolute; True is `log_dir` itself.
+        log_dir: The trainer's directory.
+        policy_config: `in_evaluation` begins the files' names.
+    """
+    if not record_env:
+        return env
+    prefix = "evaluation_" if policy_config.get("in_evaluation") else ""
+    creator = with_recording(lambda _: env, record_env, log_dir, prefix=prefix, by_id=False)
+    return creator(EnvContext({}))
 
 
 class _Polled(type):

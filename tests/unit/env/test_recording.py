@@ -103,3 +103,15 @@ def test_environments_that_draw_no_pictures_are_told_of(caplog, tmp_path):
 def test_vectorised_environments_are_not_filmed():
     with pytest.raises(ConfigError, match="record_env"):
         PGTrainer({**CONFIG, "record_env": True, "vectorized_env": True}, env="CartPole-v1")
+
+
+def test_a_program_films_by_rllibs_function(tmp_path):
+    from rlframe.env.utils import record_env_wrapper
+
+    env = gym.make("CartPole-v1", render_mode="rgb_array")
+    assert record_env_wrapper(env, False, str(tmp_path), {"in_evaluation": True}) is env
+    assert record_env_wrapper(env, "films", str(tmp_path), {"in_evaluation": True}) is env
+    env.reset(seed=0)
+    while not env.step(0)[2]:
+        pass
+    assert [path.name for path in tmp_path.glob("films/*.mp4")] == ["evaluation_worker_0_env_0_episode_000.mp4"]
