@@ -79,6 +79,7 @@ def test_iterations_end_while_the_shards_fill_up(build):
     assert second["timesteps_total"] >= first["timesteps_total"] + CONFIG["timesteps_per_iteration"]
 
 
+@pytest.mark.slow
 def test_iterations_end_with_what_was_learned_once_the_shards_are_full_enough(build):
     trainer = build(learning_starts=2 * FRAGMENT, timesteps_per_iteration=FRAGMENT)
     results = [trainer.train() for _ in range(3)]
@@ -88,7 +89,7 @@ def test_iterations_end_with_what_was_learned_once_the_shards_are_full_enough(bu
     assert all(result["info"]["learner"]["default_policy"]["learner_stats"] for result in learned)
 
 
-@pytest.mark.parametrize("name", ["APEX", "APPO"])
+@pytest.mark.parametrize("name", ["APEX", pytest.param("APPO", marks=pytest.mark.slow)])
 def test_a_trainer_that_is_dropped_releases_its_workers_and_ends_its_learner_thread(name, ray_runtime):
     own = CONFIG if name == "APEX" else {"num_gpus": 0, "train_batch_size": 40, "rollout_fragment_length": 20}
     trainer = get_trainer_class(name)({**copy.deepcopy(own), "num_workers": 1, "min_iter_time_s": 0}, env="CartPole-v1")

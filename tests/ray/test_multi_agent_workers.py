@@ -98,6 +98,7 @@ def test_policies_wait_on_disk_in_all_workers(trainers):
             np.testing.assert_array_equal(array, mine[pid][name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_policies_on_disk_show_their_models_in_remote_workers(trainers):
     policies = {f"p{number}" for number in range(3)}
     multiagent = {"policies": policies, "policy_mapping_fn": lambda agent: f"p{agent}", "policy_map_capacity": 1}

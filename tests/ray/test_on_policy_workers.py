@@ -76,6 +76,7 @@ def test_a3c_applies_the_gradients_of_every_worker(trainers):
     assert any(not np.array_equal(before[name], array) for name, array in after.items())
 
 
+@pytest.mark.slow
 def test_workers_of_a_plan_that_has_them_compute_gradients_have_the_policy_for_it(trainers):
     def plan(workers, config):
         gradients = AsyncGradients(workers).for_each(ApplyGradients(workers, update_all=False))

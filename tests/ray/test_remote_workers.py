@@ -128,6 +128,7 @@ class Sideways(EpsilonGreedy):
     pass
 
 
+@pytest.mark.slow
 def test_what_a_program_set_on_a_policy_stays_when_the_framework_is_loaded(trainers):
     trainer = trainers()
 
@@ -168,6 +169,7 @@ def test_remote_workers_compute_the_gradients_that_the_local_one_does(trainers, 
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_that_a_program_changes_on_a_remote_worker_acts_there(trainers):
     trainer = trainers(hiddens=[], dueling=False, explore=False)
 
@@ -287,6 +289,7 @@ def test_remote_evaluation_workers(trainers):
     assert evaluation["hist_stats"]["episode_reward"] == [21.0] * 5
 
 
+@pytest.mark.slow
 def test_remote_evaluation_workers_go_on_behind_a_restore(trainers, tmp_path):
     evaluation = {"evaluation_interval": 1, "evaluation_num_workers": 2, "evaluation_num_episodes": 3}
     one, two = (trainers(num_workers=0, **evaluation) for _ in range(2))
@@ -377,5 +380,6 @@ class ReadsModels(DefaultCallbacks):
         episode.custom_metrics["outputs"] = policies["default_policy"].model.num_outputs
 
 
+@pytest.mark.slow
 def test_callbacks_that_read_the_model_find_one_on_remote_workers(trainers):
     assert trainers(callbacks=ReadsModels).train()["custom_metrics"]["outputs_mean"] > 0

@@ -138,6 +138,7 @@ def test_extra_resources_are_one_bundle_where_a_node_has_them(ray_runtime):
     assert spread.bundles == [{"CPU": 1.0}, *[{"CPU": 1.0, "memory": 4.0}] * (most + 1)]
 
 
+@pytest.mark.slow
 def test_constructors_of_trainers_have_the_arguments_of_rllib(ray_runtime, tmp_path):
     from rlframe import tune
 
@@ -227,6 +228,7 @@ def test_a_population_that_fits_trains_side_by_side(ray_runtime, tmp_path):
     assert len(list(starts.iterdir())) == 2 + scheduler._num_perturbations
 
 
+@pytest.mark.slow
 def test_constructors_of_todays_trainables_may_hand_on_the_storage_by_place(ray_runtime, tmp_path):
     from rlframe import tune
 
@@ -241,6 +243,7 @@ def test_constructors_of_todays_trainables_may_hand_on_the_storage_by_place(ray_
     assert Path(trial.last_result["logdir"]).is_relative_to(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp_path):
     from rlframe import tune
 
@@ -321,6 +324,7 @@ def test_checkpoints_of_a_trainer_have_the_paths_of_ray_1(ray_runtime, tmp_path)
     assert again.trials[0].last_result["timesteps_total"] == 60
 
 
+@pytest.mark.slow
 def test_data_frames_have_nested_parts_of_configs_as_in_ray_1(ray_runtime, tmp_path):
     from rlframe import tune
 
@@ -333,6 +337,7 @@ def test_data_frames_have_nested_parts_of_configs_as_in_ray_1(ray_runtime, tmp_p
     assert frame[["config/lr", "config/model/size", "score"]].to_numpy().tolist() == [[0.5, 3, 3], [0.5, 4, 4]]
 
 
+@pytest.mark.slow
 def test_a_wrong_config_of_a_search_fails_alone(ray_runtime, tmp_path):
     from ray.tune.error import TuneError
 

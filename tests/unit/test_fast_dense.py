@@ -114,7 +114,7 @@ def test_tanh_of_few_and_of_many_numbers_is_tanh(count):
     np.testing.assert_allclose(y.numpy(), np.tanh(x.astype(np.float64)), atol=1e-6)
 
 
-@pytest.mark.parametrize(("said", "wanted"), [("0", "None"), ("1", "mkldnn")])
+@pytest.mark.parametrize(("said", "wanted"), [pytest.param("0", "None", marks=pytest.mark.slow), ("1", "mkldnn")])
 def test_the_environment_switches_it_off_and_on(said, wanted):
     code = "from rlframe.fast import dense_torch; print(dense_torch._onednn)"
     made = subprocess.run(

@@ -241,6 +241,7 @@ def test_runs_go_on_bit_for_bit(strategy, tmp_path):
 
 
 @pytest.mark.ray
+@pytest.mark.slow
 def test_remote_workers_show_the_slates_that_the_driver_would(ray_runtime):
     made = []
     for workers in (0, 1):

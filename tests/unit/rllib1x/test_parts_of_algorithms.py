@@ -279,6 +279,7 @@ def test_a_plan_around_a_learner_thread_that_the_program_starts():
     assert any(np.abs(after[key] - before[key]).max() > 0 for key in before)
 
 
+@pytest.mark.slow
 def test_a_copy_of_appos_plan_learns_sends_and_updates_the_target():
     """It takes pairs from the thread, asks it whether weights are new, and finds in the config what updates."""
     from rlframe.agents.impala.impala import gather_experiences_directly
