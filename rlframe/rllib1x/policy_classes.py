@@ -20,10 +20,12 @@ def _torch_or_default(path: str) -> Callable[[dict[str, Any]], Any]:
 
 of_a3c = _torch_or_default("rlframe.agents.a3c.a3c_policy:A3CTorchPolicy")
 of_appo = _torch_or_default("rlframe.agents.appo.appo_policy:AsyncPPOTorchPolicy")
+of_cql = _torch_or_default("rlframe.agents.sac.cql_policy:CQLTorchPolicy")
 of_ddpg = _torch_or_default("rlframe.agents.ddpg.ddpg_policy:DDPGTorchPolicy")
 of_dreamer = _torch_or_default("rlframe.agents.dreamer.dreamer_torch_policy:DreamerTorchPolicy")
 of_dqn = _torch_or_default("rlframe.agents.dqn.dqn_policy:DQNTorchPolicy")
 of_maml = _torch_or_default("rlframe.agents.maml.maml_policy:MAMLTorchPolicy")
+of_marwil = _torch_or_default("rlframe.agents.marwil.marwil_policy:MARWILTorchPolicy")
 of_pg = _torch_or_default("rlframe.agents.pg.pg_policy:PGTorchPolicy")
 of_ppo = _torch_or_default("rlframe.agents.ppo.ppo_policy:PPOTorchPolicy")
 of_r2d2 = _torch_or_default("rlframe.agents.dqn.r2d2_policy:R2D2TorchPolicy")

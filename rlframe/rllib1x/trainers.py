@@ -35,6 +35,7 @@ from rlframe.execution.rollout_ops import (
     UpdateValueNormalizer,
 )
 from rlframe.trainer.resources import placement_group_factory
+from rlframe.trainer.setup import import_path
 from rlframe.trainer.trainer import Trainer
 from rlframe.utils.errors import ConfigError
 from rlframe.utils.metrics.learner_info import LEARNER_STATS_KEY
@@ -52,23 +53,34 @@ class OverrideDefaultResourceRequest:
 # --- Configs ------------------------------------------------------------------------------------------------------
 
 
-def _writes_derived(declaration: type[AlgorithmConfig]) -> Callable[[dict[str, Any]], None]:
+def _writes_derived(declaration: type[AlgorithmConfig] | str) -> Callable[[dict[str, Any]], None]:
+    """Returns RLlib's `validate_config` of an algorithm, whose declaration, or its path, is given."""
+
     def validate_config(config: dict[str, Any]) -> None:
         """Writes into a config what follows from others of its keys, as RLlib did; trainers here leave it as it is."""
-        config.update(declaration.effective(config))
+        found: Any = import_path(declaration) if isinstance(declaration, str) else declaration
+        config.update(found.effective(config))
 
     return validate_config
 
 
 validate_a3c_config = _writes_derived(A3CConfig)
 validate_apex_config = _writes_derived(ApexConfig)
+validate_bc_config = _writes_derived("rlframe.agents.marwil.marwil:BCConfig")
+validate_cql_config = _writes_derived("rlframe.agents.sac.cql:CQLConfig")
 validate_ddppo_config = _writes_derived(DDPPOConfig)
 validate_ddpg_config = _writes_derived(DDPGConfig)
 validate_dqn_config = _writes_derived(DQNConfig)
 validate_r2d2_config = _writes_derived(R2D2Config)
+validate_dreamer_config = _writes_derived("rlframe.agents.dreamer.dreamer:DreamerConfig")
+validate_es_config = _writes_derived("rlframe.agents.es.es:ESConfig")
+validate_maml_config = _writes_derived("rlframe.agents.maml.maml:MAMLConfig")
+validate_marwil_config = _writes_derived("rlframe.agents.marwil.marwil:MARWILConfig")
+validate_mbmpo_config = _writes_derived("rlframe.agents.mbmpo.mbmpo:MBMPOConfig")
 validate_ppo_config = _writes_derived(PPOConfig)
 validate_rnnsac_config = _writes_derived(RNNSACConfig)
 validate_sac_config = _writes_derived(SACConfig)
+validate_slateq_config = _writes_derived("rlframe.agents.slateq.slateq:SlateQConfig")
 
 
 # --- PPO and APPO -------------------------------------------------------------------------------------------------
