@@ -9,6 +9,9 @@ import numpy as np
 from rlframe.data.columns import SEQ_LENS
 from rlframe.data.nested import map_nested
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.policy.tf import placeholders
+from rlframe.policy.tf.placeholders import Deferred, Placeholder
+from rlframe.utils.missing_tf import MissingTensorFlow
 from rlframe.utils.quiet_tf import tf
 
 
@@ -21,17 +24,24 @@ class NoSession:
     def run(self, fetches: Any, feed_dict: Any = None) -> Any:
         """Returns the numbers of tensors and variables, nested as they are given; None for what has run already.
 
-        Numbers are returned as they are: `cur_lr`, `entropy_coeff` and the like, which were variables of a graph.
+        What was made of placeholders (`variable.assign(placeholder)`) runs now. Numbers are returned as they are:
+        `cur_lr`, `entropy_coeff` and the like, which were variables of a graph.
 
         Raises:
-            NotImplementedError: With a `feed_dict`: nothing is fed to tensors that have their numbers.
+            NotImplementedError: If something else than a placeholder is fed: tensors have their numbers.
+            ValueError: If a placeholder that is needed is not fed, or is fed with another shape.
         """
-        if feed_dict:
+        feed = feed_dict or {}
+        others = [str(fed) for fed in feed if not isinstance(fed, Placeholder)]
+        if others:
             raise NotImplementedError(
-                f"Got session.run(feed_dict={{{', '.join(map(str, feed_dict))}}}), but there are no placeholders: "
+                f"Got session.run(feed_dict={{{', '.join(others)}}}), but only tf1.placeholders are fed: "
                 "call the model or a function of tensors with the numbers instead"
             )
-        return tf.nest.map_structure(_numbers_of, fetches)
+        made: dict[Deferred, Any] = {placeholder: placeholder.fed(value) for placeholder, value in feed.items()}
+        return tf.nest.map_structure(
+            lambda leaf: _numbers_of(leaf.run(made) if isinstance(leaf, Deferred) else leaf), fetches
+        )
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
@@ -41,6 +51,8 @@ class NoSession:
 
 
 _NO_SESSION = NoSession()
+if not isinstance(tf, MissingTensorFlow):
+    placeholders.accept()
 
 
 def _numbers_of(leaf: Any) -> Any:

@@ -13,13 +13,14 @@ from rlframe.agents.dqn.r2d2 import R2D2Trainer
 from rlframe.agents.dqn.r2d2_tf_policy import get_distribution_inputs_and_class
 from rlframe.agents.dqn.r2d2_torch_policy import build_r2d2_model_and_distribution
 from rlframe.agents.dqn.simple_q_torch_policy import build_q_model_and_distribution
-from rlframe.agents.ppo import APPOTrainer
+from rlframe.agents.ppo import DEFAULT_CONFIG, APPOTrainer, PPOTrainer
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import MODEL_DEFAULTS, ModelCatalog
 from rlframe.models.torch.torch_action_dist import TorchDeterministic
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy_template import build_policy_class
 from rlframe.policy.torch_policy import EntropyCoeffSchedule, LearningRateSchedule
+from rlframe.utils.deprecation import DEPRECATED_VALUE, deprecation_warning
 from rlframe.utils.torch_utils import concat_multi_gpu_td_errors
 
 SMALL = {
@@ -234,3 +235,27 @@ def test_ddpgs_model_stands_before_models_of_either_order(bases):
     features, _ = model({"obs": torch.ones(1, 3), "obs_flat": torch.ones(1, 3)})
     assert features.shape == (1, 4)
     assert model.get_policy_output(features).shape == (1, 2)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("release", ["1.0", "1.13"])
+def test_copies_of_ppos_setup_leave_shared_layers_as_the_config_says(shared, release):
+    def setup(policy, obs_space, action_space, config):
+        if release == "1.0":
+            config["model"]["vf_share_layers"] = config["vf_share_layers"]
+        elif config.get("vf_share_layers", DEPRECATED_VALUE) != DEPRECATED_VALUE:
+            deprecation_warning("config[vf_share_layers]", error=True)
+
+    policy = build_policy_class(
+        "Copy",
+        "torch",
+        loss_fn=lambda policy, model, dist_class, train_batch: model(train_batch)[0].mean(),
+        get_default_config=lambda: DEFAULT_CONFIG,
+        before_init=setup,
+    )
+    config = {"framework": "torch", "num_workers": 0, "model": {"fcnet_hiddens": [8], "vf_share_layers": shared}}
+    trainer = PPOTrainer.with_updates(name="Copy", default_policy=policy)(config, env="CartPole-v1")
+    made = trainer.get_policy()
+    assert made.model.vf_share_layers is shared
+    assert made.config["model"]["vf_share_layers"] is shared
+    trainer.stop()

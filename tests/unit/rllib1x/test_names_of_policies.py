@@ -193,7 +193,7 @@ def test_tensorflow_policies_answer_for_graphs():
     assert session.run({"lr": 5e-4, "entropy": np.float32(0.5), "assigned": "op"}) == {
         "lr": 5e-4, "entropy": 0.5, "assigned": None,
     }  # fmt: skip
-    with pytest.raises(NotImplementedError, match=r"session\.run\(feed_dict=\{obs\}\), but there are no placeholders"):
+    with pytest.raises(NotImplementedError, match=r"session\.run\(feed_dict=\{obs\}\), but only tf1\.placeholders"):
         session.run(tf.constant(3), feed_dict={"obs": 1})
     with pytest.raises(NotImplementedError, match=r"no placeholders: .*train_batch\['obs'\]"):
         names.get_placeholder("obs")
