@@ -211,8 +211,11 @@ _READ_BY_COPIES = frozenset({"grad_norm_clipping", "sample_batch_size", "vf_shar
 """Other names that no config declares, and that copies of RLlib's policies and plans read: QMIX's, and those of 0.8."""
 _UNSET_IN_POLICIES = frozenset({"vf_share_layers"})
 """Of these, what copies of PPO's policy take for set by the user unless it is not: an error in those of RLlib 1.13."""
-_OF_NO_MEANING = {"moving_average_sqd_adv_norm_start": {"bc_logstd_coeff": 0.0}}
-"""By a key beside them: keys of RLlib 1.10 to 1.13 that no config declares and copies of its losses read, as unset."""
+_OF_NO_MEANING: dict[str, dict[str, Any]] = {
+    "moving_average_sqd_adv_norm_start": {"bc_logstd_coeff": 0.0},
+    "worker_side_prioritization": {"replay_buffer_shards_colocated_with_driver": True},
+}
+"""By a key beside them: keys of RLlib 1.10 to 1.13 that no config declares and its copies read, with its defaults."""
 
 
 def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None = None) -> dict[str, Any]:

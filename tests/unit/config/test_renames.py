@@ -332,6 +332,12 @@ def test_copies_of_losses_read_keys_of_no_meaning_as_unset() -> None:
     assert "bc_logstd_coeff" not in with_other_names({"gamma": 0.9})
 
 
+def test_copies_of_ape_xs_plan_of_111_ask_where_shards_are() -> None:
+    config = {"worker_side_prioritization": True}
+    assert with_other_names(config, ())["replay_buffer_shards_colocated_with_driver"] is True
+    assert "replay_buffer_shards_colocated_with_driver" not in with_other_names({"gamma": 0.9}, ())
+
+
 def test_buffer_sections_of_rllib_113_are_understood() -> None:
     r2d2 = {"_enable_replay_buffer_api": False, "type": "MultiAgentReplayBuffer", "prioritized_replay": False}
     with pytest.warns(RenamedKeyWarning):
