@@ -7,6 +7,7 @@ from typing import Any
 
 import gymnasium
 
+from rlframe.env.adapt import TIME_LIMIT_KEY
 from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
 from rlframe.env.contracts import check_reward, reset_takes
 from rlframe.env.multi_agent_env import MultiAgentEnv
@@ -39,6 +40,8 @@ class MultiAgentAdapter:
 
     - `reset()` may return observations, or observations and infos.
     - `step()` may return four dicts (`dones`) or five (`terminateds`, `truncateds`).
+    - Of four, an agent's `done` counts as truncation if its info says `TimeLimit.truncated`, as for a single agent; so
+      does that of `"__all__"` where an agent of the same step was cut off.
     - `"__all__"` must be among `terminateds` (or `dones`); it may be among `truncateds`.
 
     Args:
@@ -115,7 +118,11 @@ class MultiAgentAdapter:
             if not isinstance(part, Mapping):
                 raise EnvError(f"step() returned {name} as {describe(part)}; wanted a dict by agent id")
         obs, rewards, ended, *rest = result
-        truncateds, infos = rest if len(rest) == 2 else ({}, rest[0])
+        if len(rest) == 1:
+            ended, truncateds = _told_by_infos(ended, rest[0])
+        else:
+            truncateds = rest[0]
+        infos = rest[-1]
         if ALL not in ended:
             raise EnvError(
                 f'step() returned {names[2]} without "__all__"; wanted it: it says whether the episode is over'
@@ -147,6 +154,15 @@ class MultiAgentAdapter:
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.env, name)
+
+
+def _told_by_infos(dones: Mapping[Any, Any], infos: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Returns who terminated and who was truncated, by `dones` and what the old gym's time limit writes into infos."""
+    cut = {agent for agent, info in infos.items() if isinstance(info, Mapping) and info.get(TIME_LIMIT_KEY)}
+    cut = {agent for agent in cut if dones.get(agent) or dones.get(ALL)}
+    if cut and dones.get(ALL):
+        cut.add(ALL)
+    return {agent: flag and agent not in cut for agent, flag in dones.items()}, dict.fromkeys(cut, True)
 
 
 class SingleAgentAsMany:

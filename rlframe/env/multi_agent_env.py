@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import gymnasium
 from gymnasium.envs.registration import load_env_creator
 
-from rlframe.env.adapt import adapt_env
+from rlframe.env.adapt import OldGymAdapter, adapt_env
 from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
 from rlframe.env.contracts import reset_takes
+from rlframe.env.env_context import EnvContext
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.old_gym import convert_space
 
@@ -151,10 +152,11 @@ def _space_of(known: Any, agent: Any, name: str) -> Any:
 def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[MultiAgentEnv]:
     """Returns a `MultiAgentEnv` class of N independent copies of an environment.
 
-    An agent whose copy has ended is through; the episode is over when all are.
+    An agent whose copy has ended is through; the episode is over when all are. Copies of an environment of the old
+    contract answer by it: observations alone from `reset()`, four dicts from `step()`.
 
     Args:
-        env_name_or_creator: A Gymnasium id, or a function from the environment's config to an environment.
+        env_name_or_creator: An id, as a trainer's `env`, or a function from the environment's config to an environment.
 
     Returns:
         A class whose config has `num_agents` (1), the agents being numbered from 0; the rest is for the copies: for an
@@ -164,9 +166,9 @@ def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[Mult
     return type("MultiEnv", (_Copies,), {"made_by": creator, "__doc__": _Copies.__doc__})
 
 
-def _accepted(env_id: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _accepted(spec: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the options that `gymnasium.make` or the environment's constructor has an argument for."""
-    entry = gymnasium.spec(env_id).entry_point
+    entry = spec.entry_point
     maker: Any = load_env_creator(entry) if isinstance(entry, str) else entry
     parameters = inspect.signature(maker).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
@@ -200,19 +202,23 @@ class _Copies(MultiAgentEnv):
         made_by = type(self).made_by
         if not isinstance(made_by, str):
             return made_by(options)
-        return gymnasium.make(made_by, **_accepted(made_by, options))
+        from rlframe.env.registry import SpecCreator, resolve_env  # it knows classes of several agents
+
+        _, creator = resolve_env(made_by)
+        return creator(EnvContext(_accepted(creator.spec, options) if isinstance(creator, SpecCreator) else options))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts all copies."""
+        """Starts all copies; returns observations, and infos where the copies give them."""
         del options
         self.terminateds, self.truncateds = set(), set()
         started = [env.reset(seed=None if seed is None else seed + index) for index, env in enumerate(self._copies)]
-        return {index: obs for index, (obs, _) in enumerate(started)}, {
-            index: info for index, (_, info) in enumerate(started)
-        }
+        first = {index: obs for index, (obs, _) in enumerate(started)}
+        if any(isinstance(env, OldGymAdapter) and not env.reset_gives_info for env in self._copies):
+            return first
+        return first, {index: info for index, (_, info) in enumerate(started)}
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
-        """Steps the copies of the agents that act."""
+        """Steps the copies of the agents that act; returns four dicts where they give four items."""
         obs, rewards, terminateds, truncateds, infos = {}, {}, {}, {}, {}
         for index, action in action_dict.items():
             made = self._copies[index].step(action)
@@ -222,6 +228,9 @@ class _Copies(MultiAgentEnv):
             if truncateds[index]:
                 self.truncateds.add(index)
         over = len(self.terminateds | self.truncateds) == len(self.agents)
+        if any(isinstance(env, OldGymAdapter) and env.step_gives == 4 for env in self._copies):
+            dones = {index: terminateds[index] or truncateds[index] for index in obs}
+            return obs, rewards, {**dones, ALL: over}, infos
         # Where the last of them were cut off, so is the episode.
         terminateds["__all__"] = over and not self.truncateds
         truncateds["__all__"] = over and bool(self.truncateds)

@@ -1,4 +1,8 @@
-"""PettingZoo's environments as `MultiAgentEnv`s; environments given to a trainer are wrapped by itself."""
+"""PettingZoo's environments as `MultiAgentEnv`s; environments given to a trainer are wrapped by itself.
+
+Programs that step them by hand get what the environment gives: one of PettingZoo's contract since 1.22 infos from
+`reset()` and five dicts from `step()`, one of the contract before observations alone and four (`dones`), as in RLlib.
+"""
 
 from __future__ import annotations
 
@@ -84,16 +88,16 @@ class ParallelPettingZooEnv(_FromPettingZoo):
         return self.env
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts an episode; returns observations and infos by agent."""
-        result = self._reset(seed, options)
-        return result if isinstance(result, tuple) else (result, {})  # up to PettingZoo 1.21, observations alone
+        """Starts an episode; returns observations by agent, and infos where the environment does."""
+        return self._reset(seed, options)
 
     def step(self, action_dict: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
-        """Lets all agents act."""
+        """Lets all agents act; returns four dicts where the environment does, `dones` in place of both flags."""
         obs, rewards, *ends, infos = self.env.step(action_dict)
-        terminateds = ends[0]
-        truncateds = ends[1] if len(ends) > 1 else dict.fromkeys(terminateds, False)  # up to 1.21: `dones` alone
         over = not self.env.agents
+        if len(ends) == 1:
+            return obs, rewards, {**ends[0], _ALL: over or all(ends[0].values())}, infos
+        terminateds, truncateds = ends
         all_terminated = over and bool(terminateds) and all(terminateds.values())
         return (
             obs,
@@ -115,13 +119,18 @@ class PettingZooEnv(_FromPettingZoo):
     """
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Starts an episode; returns the observation and info of the agent whose turn it is."""
+        """Starts an episode; returns the observation of the agent whose turn it is, and since 1.22 its info."""
         self._reset(seed, options)
         agent = self.env.agent_selection
-        return {agent: self.env.observe(agent)}, {agent: self.env.infos.get(agent, {})}
+        obs, infos = {agent: self.env.observe(agent)}, {agent: self.env.infos.get(agent, {})}
+        return (obs, infos) if hasattr(self.env, "terminations") else obs
 
     def step(self, action: MultiAgentDict) -> tuple[MultiAgentDict, ...]:
-        """Lets the agent act whose turn it is; agents that are over are taken out behind it."""
+        """Lets the agent act whose turn it is; agents that are over are taken out behind it.
+
+        Returns:
+            Observations, rewards, terminateds, truncateds and infos; up to PettingZoo 1.21 `dones` in place of both.
+        """
         env = self.env
         agent = env.agent_selection
         rewards: MultiAgentDict = {}
@@ -146,4 +155,6 @@ class PettingZooEnv(_FromPettingZoo):
         done = not env.agents
         truncated = done and not (terminateds and all(terminateds.values()))
         terminateds[_ALL], truncateds[_ALL] = done and not truncated, truncated
+        if not hasattr(env, "terminations"):
+            return obs, rewards, terminateds, infos
         return obs, rewards, terminateds, truncateds, infos

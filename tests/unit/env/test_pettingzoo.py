@@ -218,10 +218,35 @@ class Countdown:
 def test_agents_in_turns_by_the_oldest_contract():
     env = PettingZooEnv(Countdown())
     assert (env.observation_space, env.action_space) == (spaces.Box(0.0, 9.0, (1,)), spaces.Discrete(2))
-    assert env.reset()[0] == {"a": np.float32(3)}
-    assert env.step({"a": 0})[1:4] == ({"a": 1.0, "b": 0.0}, {"__all__": False}, {"__all__": False})
+    assert env.reset() == {"a": np.float32(3)}
+    assert env.step({"a": 0})[1:3] == ({"a": 1.0, "b": 0.0}, {"__all__": False})
     env.step({"b": 0})
-    obs, rewards, terminateds, truncateds, _ = env.step({"a": 0})
-    assert (set(obs), rewards) == ({"a", "b"}, {"a": 1.0, "b": 0.0})
-    assert terminateds == {"a": True, "b": True, "__all__": True}
-    assert not any(truncateds.values())
+    obs, rewards, dones, infos = env.step({"a": 0})
+    assert (set(obs), rewards, set(infos)) == ({"a", "b"}, {"a": 1.0, "b": 0.0}, {"a", "b"})
+    assert dones == {"a": True, "b": True, "__all__": True}
+
+
+def test_wrappers_stepped_by_hand_answer_in_the_contract_of_what_they_wrap():
+    old, new = ParallelPettingZooEnv(Matching()), ParallelPettingZooEnv(rps_v2.parallel_env())
+    assert old.reset() == {"a": 0, "b": 0}
+    for last in (False, False, True):
+        _, rewards, dones, _ = old.step({"a": 1, "b": 1})
+        assert (rewards, dones) == ({"a": 1.0, "b": 1.0}, {"a": last, "b": last, "__all__": last})
+    obs, infos = new.reset()
+    assert set(obs) == set(infos) == {"player_0", "player_1"}
+    assert len(new.step(dict.fromkeys(obs, 0))) == 5
+    trainer = PGTrainer({**CONFIG, "train_batch_size": 20}, env=lambda config: ParallelPettingZooEnv(Matching()))
+    assert trainer.train()["episode_len_mean"] == 3
+    trainer.stop()
+
+
+def test_an_older_environment_that_keeps_its_agents_is_over_when_all_are_done():
+    class Kept(Matching):
+        def step(self, actions):
+            made = super().step(actions)
+            self.agents = list(self.possible_agents)
+            return made
+
+    env = ParallelPettingZooEnv(Kept())
+    env.reset()
+    assert [env.step({"a": 1, "b": 0})[2]["__all__"] for _ in range(3)] == [False, False, True]
