@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from gymnasium import spaces
@@ -24,6 +24,11 @@ from rlframe.models.preprocessors import get_preprocessor
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
+
+_ALONE = (
+    "wanted the methods of RLlib up to 1.11, which return no states: get_policy_output(model_out), the distribution's "
+    "inputs, get_q_values(...) and get_twin_q_values(...), the values; write them without `, _`"
+)
 
 
 def log_of_alpha(initial_alpha: float) -> float:
@@ -41,6 +46,16 @@ class SACModelMethods:
     obs_space: Any
     action_space: Any
     framework: Any
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Refuses a method of RLlib 1.13's that nothing would call.
+
+        Raises:
+            TypeError: If there is one.
+        """
+        super().__init_subclass__(**kwargs)
+        if "get_action_model_outputs" in cls.__dict__:
+            raise TypeError(f"{cls.__name__}.get_action_model_outputs would never be called: {_ALONE}")
 
     def make_networks(
         self,
@@ -115,6 +130,19 @@ class SACModelMethods:
         """Returns the actor's distribution inputs `[B, 2A]`, or logits `[B, A]`, of what `forward` gave."""
         outputs: Tensor = self.action_model({OBS: side_by_side(model_out), IS_TRAINING: True}, [], None)[0]
         return outputs
+
+    def get_action_model_outputs(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuses: RLlib 1.13 had it in the place of `get_policy_output`, and its values were pairs with states.
+
+        Args:
+            args: Not used.
+            kwargs: Not used.
+
+        Raises:
+            NotImplementedError: Always; says what to write.
+        """
+        del args, kwargs
+        raise NotImplementedError(f"{type(self).__name__}.get_action_model_outputs is RLlib 1.13's: {_ALONE}")
 
     def get_q_values(self, model_out: Any, actions: Tensor | None = None) -> Tensor:
         """Returns the critic's values `[B, 1]` of actions `[B, A]`, or `[B, A]` of every choice."""

@@ -247,3 +247,12 @@ def test_built_in_networks_tell_the_values_of_actions(framework, action_space):
     assert (policy.model.q_net, policy.model.twin_q_net) == (policy.model.q, policy.model.twin_q)
     assert all(name.startswith("actor.") for name in policy.model.policy_variables(as_dict=True))
     assert len(policy.model.q_variables()) == 2 * len(policy.model.policy_variables())
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_names_of_rllib_113_say_what_to_write(framework):
+    base = base_of(framework)
+    with pytest.raises(NotImplementedError, match=r"get_policy_output\(model_out\).* without `, _`"):
+        base.get_action_model_outputs(object.__new__(base), None)
+    with pytest.raises(TypeError, match=r"Later\.get_action_model_outputs would never be called: .*get_policy_output"):
+        type("Later", (base,), {"get_action_model_outputs": lambda self, model_out: (None, [])})
