@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns
 from rlframe.data.column_dict import terminal_rows, trajectory_ends
-from rlframe.data.columns import REWARDS, VF_PREDS
+from rlframe.data.columns import ACTIONS, OBS, REWARDS, STATE_IN_PREFIX, VF_PREDS
 from rlframe.data.n_step import n_step as sum_n_steps
+from rlframe.data.nested import map_nested
 from rlframe.data.returns import discount_cumsum, gae
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.utils.deprecation import deprecation_warning
@@ -224,5 +226,23 @@ def values_of_next(
     for row in rows.tolist():
         trajectory = batch[int(starts[np.searchsorted(starts, row, side="right") - 1]) : row + 1]
         inputs = trajectory.get_single_step_input_dict(policy.view_requirements, index="last")
-        found.append(float(np.asarray(single(**inputs)).reshape(-1)[0]))
+        args, kwargs = _as_declared(single, inputs, trajectory)
+        found.append(float(np.asarray(single(*args, **kwargs)).reshape(-1)[0]))
     return np.asarray(found, np.float32)
+
+
+def _as_declared(single: Callable[..., Any], inputs: SampleBatch, trajectory: SampleBatch) -> tuple[list[Any], Any]:
+    """Returns the arguments of a program's `_value`: columns by name, or up to RLlib 1.0 one row in its order.
+
+    That is the observation, the action and the reward before it, and states, without a batch's axis.
+    """
+    signature = inspect.signature(single)
+    try:
+        signature.bind(**inputs)
+    except TypeError:
+        names = [f"{STATE_IN_PREFIX}{index}" for index in range(len(inputs))]
+        states = [inputs[name][0] for name in names if name in inputs]
+        row = [map_nested(lambda leaf: leaf[0], inputs[OBS]), trajectory[ACTIONS][-1], trajectory[REWARDS][-1], *states]
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        return (row if inspect.Parameter.VAR_POSITIONAL in kinds else row[: len(kinds)]), {}
+    return [], inputs

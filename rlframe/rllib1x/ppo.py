@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlframe.data.columns import (
+    ACTION_DIST_INPUTS,
+    ACTION_LOGP,
+    ADVANTAGES,
+    NEXT_OBS,
+    OBS,
+    STATE_OUT_PREFIX,
+    VALUE_TARGETS,
+    VF_PREDS,
+)
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.losses.policy_gradients import clipped_surrogate, clipped_value_loss
 from rlframe.models.catalog import ModelCatalog
 from rlframe.policy.coefficients import adapted_kl_coeff
@@ -11,6 +22,21 @@ from rlframe.policy.value_network import ValueNetworkMixin
 from rlframe.rllib1x.schedules import EntropyCoeffSchedule, LearningRateSchedule
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+
+
+def views_of_gae(policy: Any) -> dict[str, ViewRequirement]:
+    """Returns what postprocessing and losses of actor-critics read beyond what acting does, by column.
+
+    Args:
+        policy: Its states, too, as they come out of acting.
+    """
+    learned = (ADVANTAGES, VALUE_TARGETS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS)
+    kept = [f"{STATE_OUT_PREFIX}{index}" for index in range(policy.num_state_tensors())]
+    return {
+        NEXT_OBS: ViewRequirement(OBS, shift=1, used_for_training=False),
+        **{name: ViewRequirement() for name in learned},
+        **{name: ViewRequirement(used_for_training=False) for name in kept},
+    }
 
 
 class PPOLoss:

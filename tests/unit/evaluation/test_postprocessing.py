@@ -126,3 +126,24 @@ def test_compute_gae_policy_with_single_step_value_is_asked_per_trajectory():
     compute_gae_for_sample_batch(single, batches[1], {}, None)
     np.testing.assert_array_equal(batches[0]["advantages"], batches[1]["advantages"])
     assert seen == [([2.0], [1]), ([4.0], [3])]
+
+
+def test_a_single_step_value_of_rllib_10_gets_the_row_in_its_order():
+    seen = []
+
+    class Copied(SimpleNamespace):
+        def _value(self, ob, prev_action, prev_reward, *state):
+            seen.append((float(ob), int(prev_action), float(prev_reward), [part.tolist() for part in state]))
+            return 10.0 * ob
+
+    class OfA3C(SimpleNamespace):
+        def _value(self, ob):
+            return 10.0 * ob
+
+    views = {"obs": ViewRequirement()}
+    batches = [rollout(actions=np.arange(4), state_out_0=np.arange(8).reshape(4, 2)) for _ in range(3)]
+    compute_gae_for_sample_batch(policy(), batches[0])
+    for kind, batch in zip((Copied, OfA3C), batches[1:], strict=True):
+        compute_gae_for_sample_batch(kind(**vars(policy()), view_requirements=views), batch)
+        np.testing.assert_array_equal(batches[0]["advantages"], batch["advantages"])
+    assert seen == [(4.0, 3, 1.0, [[6, 7]])]

@@ -5,6 +5,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
+from rlframe.agents.a3c.a3c_torch_policy import view_requirements_fn
 from rlframe.agents.ddpg import DDPGTorchPolicy, DDPGTrainer, TD3Trainer
 from rlframe.agents.ddpg.ddpg_torch_model import DDPGTorchModel
 from rlframe.agents.dqn import DQNTrainer, SimpleQTrainer
@@ -235,6 +236,17 @@ def test_ddpgs_model_stands_before_models_of_either_order(bases):
     features, _ = model({"obs": torch.ones(1, 3), "obs_flat": torch.ones(1, 3)})
     assert features.shape == (1, 4)
     assert model.get_policy_output(features).shape == (1, 2)
+
+
+def test_views_of_10s_actor_critics_are_those_of_their_postprocessing_and_losses():
+    class Recurrent:
+        def num_state_tensors(self):
+            return 1
+
+    views = view_requirements_fn(Recurrent())
+    assert (views["new_obs"].data_col, views["new_obs"].shift) == ("obs", 1)
+    assert [name for name, view in views.items() if not view.used_for_training] == ["new_obs", "state_out_0"]
+    assert {"advantages", "value_targets", "action_dist_inputs", "action_logp", "vf_preds"} < views.keys()
 
 
 @pytest.mark.parametrize("shared", [False, True])
