@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.agents.families.users_losses import kept_as_in_rllib
 from rlframe.agents.families.vtrace_policy import (
+    KEPT_KL,
     KEPT_NAMES,
     LOSS_COLUMNS,
     Estimates,
@@ -60,7 +61,7 @@ Terms = tuple[Tensor, Estimates, Any]
 
 
 #: By statistic, the names under which losses for RLlib 1.x kept it.
-_KEPT = {**KEPT_NAMES, "kl": ("mean_kl_loss", "mean_kl")}
+_KEPT = {**KEPT_NAMES, **KEPT_KL}
 
 
 def postprocess_for_appo(

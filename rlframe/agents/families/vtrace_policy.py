@@ -258,12 +258,14 @@ KEPT_NAMES = {
     "vf_explained_var": ("vf_explained_var",),
     "entropy": ("mean_entropy",),
 }
-"""By statistic, the names under which losses of IMPALA and APPO for RLlib 1.x kept it; APPO's kept `kl`, too."""
+"""By statistic, the names under which losses of IMPALA and APPO for RLlib 1.x kept it."""
+KEPT_KL = {"kl": ("mean_kl_loss", "mean_kl")}
+"""The same of APPO's, and of losses of PPO's kind that programs give IMPALA."""
 
 
 def vtrace_stats(policy: Any, train_batch: SampleBatch) -> dict[str, Any]:
     """Returns losses, entropy and explained variance, means over the rows, and the norm of the weights."""
     del train_batch
     norm, names, told = policy.weights_norm(), policy.kept_names, policy._loss_outputs
-    kept = {} if told.keys() >= names.keys() else kept_by_users_loss(policy, names)
+    kept = {} if told.keys() >= names.keys() else kept_by_users_loss(policy, {**names, **KEPT_KL})
     return {"cur_lr": policy.cur_lr, **kept, **told, "entropy_coeff": policy.entropy_coeff, "var_gnorm": norm}

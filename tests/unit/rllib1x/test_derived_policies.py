@@ -257,7 +257,7 @@ def test_a_loss_of_the_users_own_is_told_of_and_its_penalty_adapts(framework, pl
 def test_losses_of_the_users_own_tell_by_what_they_keep(place):
     import torch
 
-    names = ("pi_err", "value_err", "entropy", "pi_loss", "vf_loss", "mean_entropy")
+    names = ("pi_err", "value_err", "entropy", "pi_loss", "vf_loss", "mean_entropy", "mean_kl")
     kept = {name: torch.tensor(float(number)) for number, name in enumerate(names)}
 
     def loss(policy, model, dist_class, train_batch):
@@ -272,7 +272,7 @@ def test_losses_of_the_users_own_tell_by_what_they_keep(place):
 
     expected = {
         "A2C": {"policy_loss": 0.0, "vf_loss": 1.0, "policy_entropy": 2.0},
-        "IMPALA": {"policy_loss": 3.0, "vf_loss": 4.0, "entropy": 5.0},
+        "IMPALA": {"policy_loss": 3.0, "vf_loss": 4.0, "entropy": 5.0, "kl": 6.0},
     }
     for name, stats in expected.items():
         base = get_trainer_class(name)
