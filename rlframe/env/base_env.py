@@ -90,8 +90,11 @@ class BaseEnv:
 
     def get_agent_ids(self) -> set[Any]:
         """Returns the ids of an environment's agents; of one without several the one that stands for its agent."""
-        first = self.envs[0] if self.envs else None
-        return set(first.get_agent_ids()) if isinstance(first, MultiAgentEnv) else {_DUMMY_AGENT_ID}
+        maker = maker_of(self._envs[0]) if self._envs else None
+        if isinstance(maker, BaseEnv):  # a program's own, which may know
+            return maker.get_agent_ids()
+        several = _several(self.envs[0]) if self.envs else None
+        return {_DUMMY_AGENT_ID} if several is None else set(several.get_agent_ids())
 
     def observation_space_sample(self, agent_id: Iterable[Any] | None = None) -> dict[int, ByAgent]:
         """Returns random observations by environment and agent; None for `agent_id` means all agents."""
@@ -111,20 +114,22 @@ class BaseEnv:
 
     def _samples(self, name: str, agents: Iterable[Any] | None) -> dict[int, ByAgent]:
         def sample(env: Any) -> ByAgent:
-            if isinstance(env, MultiAgentEnv):
-                return dict(getattr(env, f"{name}_sample")(agents or None))
+            several = _several(env)
+            if several is not None:
+                return dict(getattr(several, f"{name}_sample")(agents or None))
             return {_DUMMY_AGENT_ID: getattr(env, name).sample()}
 
         return {index: sample(env) for index, env in enumerate(self.envs)}
 
     def _contain(self, name: str, x: Mapping[int, Mapping[Any, Any]]) -> bool:
+        def holds(env: Any, by_agent: Mapping[Any, Any]) -> bool:
+            several = _several(env)
+            if several is not None:
+                return bool(getattr(several, f"{name}_contains")(by_agent))
+            return all(getattr(env, name).contains(value) for value in by_agent.values())
+
         envs = self.envs
-        return all(
-            getattr(envs[index], f"{name}_contains")(by_agent)
-            if isinstance(envs[index], MultiAgentEnv)
-            else all(getattr(envs[index], name).contains(value) for value in by_agent.values())
-            for index, by_agent in x.items()
-        )
+        return all(holds(envs[index], by_agent) for index, by_agent in x.items())
 
     def __getattr__(self, name: str) -> Any:
         """Finds the user's `VectorEnv` under the name that RLlib had for it; without one this stands for it."""
@@ -202,6 +207,13 @@ def maker_of(env: Any) -> Any:
 
 def _inner(env: Any) -> Any:
     return user_env(env.env) if isinstance(env, (MultiAgentAdapter, SingleAgentAsMany)) else user_env(env)
+
+
+def _several(env: Any) -> MultiAgentEnv | None:
+    """Returns an environment of several agents as a `MultiAgentEnv`, PettingZoo's wrapped; None for others."""
+    if isinstance(env, MultiAgentEnv):
+        return env
+    return MultiAgentAdapter(env).multi_agent_env if is_multi_agent(env) else None
 
 
 def _as_made(env: Any) -> list[Any]:

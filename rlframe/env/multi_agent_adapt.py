@@ -63,6 +63,11 @@ class MultiAgentAdapter:
         self.metadata = getattr(self.env, "metadata", None) or {"render_modes": []}
 
     @property
+    def multi_agent_env(self) -> Any:
+        """The environment as a `MultiAgentEnv`: PettingZoo's wrapped, another without what `make` put around it."""
+        return self._inner
+
+    @property
     def observation_space(self) -> Any:
         """One space for all agents, a dict of spaces by agent, or None where the environment says nothing."""
         return spaces_by_agent(self._inner, "observation_space")

@@ -156,6 +156,9 @@ class Polled(BaseEnv):
     def stop(self):
         self.stopped += 1
 
+    def get_agent_ids(self):
+        return {"a", "b"}
+
 
 @pytest.mark.parametrize("off_policy", [False, True])
 def test_base_env_is_polled_and_sent_actions(off_policy):
@@ -175,6 +178,7 @@ def test_base_env_is_polled_and_sent_actions(off_policy):
         assert not off_policy or (rows["actions"][rows["obs"][:, 0] > 0] == 1).all()
     base_env = worker.env
     assert isinstance(base_env, Polled)
+    assert worker.async_env.get_agent_ids() == {"a", "b"}
     trainer.stop()
     assert base_env.stopped == 1
 

@@ -132,6 +132,13 @@ def test_environments_tell_of_their_agents_and_draw_from_their_spaces():
     assert base_env.observation_space_contains(obs)
     assert not base_env.action_space_contains({0: {1: 2}})
 
+    rock_paper = pytest.importorskip("pettingzoo.classic.rps_v2", reason="PettingZoo is not installed")
+    players = trainer(None, env=lambda config: rock_paper.parallel_env()).workers.local_worker().async_env
+    assert players.get_agent_ids() == {"player_0", "player_1"}  # PettingZoo's own, which is no MultiAgentEnv
+    actions = players.action_space_sample()
+    assert {*actions[0]} == {"player_0", "player_1"}
+    assert players.action_space_contains(actions)
+
     single = trainer(None, env="CartPole-v1", num_envs_per_worker=2).workers.local_worker().async_env
     (agent,) = single.get_agent_ids()
     obs = single.observation_space_sample()
