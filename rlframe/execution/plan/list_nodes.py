@@ -23,6 +23,33 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
+def fill(items: list[Any], size: int, pull: Callable[[], Any]) -> _NextValueNotReady | None:
+    """Pulls items into a list until there are `size`, or until no more come.
+
+    Args:
+        items: Is filled; it keeps what came before one that was not ready.
+        size: How many.
+        pull: Gives the next.
+
+    Returns:
+        None, or the marker of an item that is not ready.
+
+    Raises:
+        StopIteration: If no more come, and the list is empty.
+    """
+    while len(items) < size:
+        try:
+            item = pull()
+        except StopIteration:
+            if not items:
+                raise
+            return None
+        if isinstance(item, _NextValueNotReady):
+            return item
+        items.append(item)
+    return None
+
+
 class FlattenNode(Node):
     """Hands on the elements of every item one by one. With a function, the elements of what it returns."""
 
@@ -82,16 +109,9 @@ class BatchNode(Node):
 
     @override
     def pull(self) -> Any:
-        while len(self._collected) < self._n:
-            try:
-                item = self._pull()
-            except StopIteration:
-                if not self._collected:
-                    raise
-                break
-            if isinstance(item, _NextValueNotReady):
-                return item
-            self._collected.append(item)
+        waits = fill(self._collected, self._n, self._pull)
+        if waits is not None:
+            return waits
         collected, self._collected = self._collected, []
         self.items += 1
         return collected

@@ -17,6 +17,7 @@ from rlframe.execution.plan.item_state import (
     restore_operator,
     unpack_item,
 )
+from rlframe.execution.plan.list_nodes import fill
 from rlframe.execution.plan.nodes import Node
 from rlframe.utils.seeding import entropy_seed, make_rng
 
@@ -69,16 +70,9 @@ class ShuffleNode(Node):
 
     @override
     def pull(self) -> Any:
-        while len(self._window) < self._size:
-            try:
-                item = self._pull()
-            except StopIteration:
-                if not self._window:
-                    raise
-                break
-            if isinstance(item, _NextValueNotReady):
-                return item
-            self._window.append(item)
+        waits = fill(self._window, self._size, self._pull)
+        if waits is not None:
+            return waits
         self.items += 1
         return self._window.pop(int(self._rng.integers(len(self._window))))
 
