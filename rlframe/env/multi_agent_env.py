@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -12,9 +13,11 @@ from gymnasium.envs.registration import load_env_creator
 from rlframe.env.adapt import OldGymAdapter, adapt_env
 from rlframe.env.agent_dicts import ALL, finite_reward, pettingzoo_kind, spaces_by_agent
 from rlframe.env.contracts import reset_takes
-from rlframe.env.env_context import EnvContext
+from rlframe.env.old_ids import is_stub, successor
 from rlframe.utils.errors import EnvError
 from rlframe.utils.spaces.old_gym import convert_space
+
+logger = logging.getLogger(__name__)
 
 MultiAgentDict = dict[Any, Any]
 
@@ -156,7 +159,8 @@ def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[Mult
     contract answer by it: observations alone from `reset()`, four dicts from `step()`.
 
     Args:
-        env_name_or_creator: An id, as a trainer's `env`, or a function from the environment's config to an environment.
+        env_name_or_creator: A Gymnasium id, or one of the old gym that has a successor there; or a function from the
+            environment's config to an environment.
 
     Returns:
         A class whose config has `num_agents` (1), the agents being numbered from 0; the rest is for the copies: for an
@@ -164,6 +168,21 @@ def make_multi_agent(env_name_or_creator: str | Callable[..., Any]) -> type[Mult
     """
     creator = env_name_or_creator if isinstance(env_name_or_creator, str) else staticmethod(env_name_or_creator)
     return type("MultiEnv", (_Copies,), {"made_by": creator, "__doc__": _Copies.__doc__})
+
+
+def _spec_of(env_id: str) -> Any:
+    """Returns the spec of a Gymnasium id; of one of the old gym that is gone what stands for it, with a warning."""
+    try:
+        spec = gymnasium.spec(env_id)
+        later = successor(env_id) if is_stub(spec) else None
+    except gymnasium.error.Error:
+        later = successor(env_id)
+        if later is None:
+            raise
+    if later is None:
+        return spec
+    logger.warning(later[1])
+    return later[0]
 
 
 def _accepted(spec: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,10 +221,8 @@ class _Copies(MultiAgentEnv):
         made_by = type(self).made_by
         if not isinstance(made_by, str):
             return made_by(options)
-        from rlframe.env.registry import SpecCreator, resolve_env  # it knows classes of several agents
-
-        _, creator = resolve_env(made_by)
-        return creator(EnvContext(_accepted(creator.spec, options) if isinstance(creator, SpecCreator) else options))
+        spec = _spec_of(made_by)
+        return gymnasium.make(spec, **_accepted(spec, options))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         """Starts all copies; returns observations, and infos where the copies give them."""

@@ -76,10 +76,10 @@ def test_an_info_of_several_agents_says_that_the_time_was_over():
     assert (terminateds["__all__"], truncateds) == (False, {"a": True, "__all__": True})
 
 
-def test_copies_are_named_as_the_environments_of_trainers_are(caplog):
+def test_ids_of_the_old_gym_give_copies_of_what_gymnasium_has_in_their_place(caplog):
     env = make_multi_agent("Pendulum-v0")({"num_agents": 2})  # an id that Gymnasium has no more
     assert [agent.spec.id for agent in env.agents] == ["Pendulum-v1"] * 2
     assert "Pendulum-v0 is not in Gymnasium any more" in caplog.text
-    with pytest.raises(Exception, match="Unknown environment 'CartPoel-v1'"):
+    with pytest.raises(gymnasium.error.Error, match="CartPoel"):
         make_multi_agent("CartPoel-v1")({})
     assert isinstance(make_multi_agent("CartPole-v1")().agents[0].unwrapped, gymnasium.envs.classic_control.CartPoleEnv)
