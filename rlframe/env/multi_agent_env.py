@@ -217,6 +217,11 @@ class _Copies(MultiAgentEnv):
         self.terminateds: set[int] = set()
         self.truncateds: set[int] = set()
 
+    @property
+    def dones(self) -> set[int]:
+        """Agents that are through, for either reason; RLlib's name."""
+        return self.terminateds | self.truncateds
+
     def _make(self, options: dict[str, Any]) -> Any:
         made_by = type(self).made_by
         if not isinstance(made_by, str):
@@ -244,7 +249,7 @@ class _Copies(MultiAgentEnv):
                 self.terminateds.add(index)
             if truncateds[index]:
                 self.truncateds.add(index)
-        over = len(self.terminateds | self.truncateds) == len(self.agents)
+        over = len(self.dones) == len(self.agents)
         if any(isinstance(env, OldGymAdapter) and env.step_gives == 4 for env in self._copies):
             dones = {index: terminateds[index] or truncateds[index] for index in obs}
             return obs, rewards, {**dones, ALL: over}, infos

@@ -68,9 +68,10 @@ def test_copies_of_an_environment_of_the_old_contract_side_by_side():
             return np.ones(2, np.float32), float(action), self.t == 2, {}
 
     env = make_multi_agent(lambda config: Old())({"num_agents": 2})
-    obs, _ = env.reset(seed=1)
+    obs = env.reset(seed=1)
     assert set(obs) == {0, 1}
     assert isinstance(env.agents[0], Old)
-    _, rewards, terminateds, _, _ = env.step({0: 1, 1: 0})
-    assert (rewards, terminateds["__all__"]) == ({0: 1.0, 1: 0.0}, False)
+    _, rewards, dones, _ = env.step({0: 1, 1: 0})
+    assert (rewards, dones["__all__"], env.dones) == ({0: 1.0, 1: 0.0}, False, set())
     assert env.step({0: 1, 1: 0})[2]["__all__"]
+    assert env.dones == {0, 1}
