@@ -155,7 +155,7 @@ def _defer(variable: type, name: str) -> None:
 
     @functools.wraps(plain)
     def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if _waits(args, kwargs):
+        if any(isinstance(value, Deferred) for value in (*args, *kwargs.values())) and not tf.inside_function():
             return Deferred(plain, (self, *args), kwargs)
         return plain(self, *args, **kwargs)
 
