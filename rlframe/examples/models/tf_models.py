@@ -1,17 +1,20 @@
-"""Example models in TensorFlow: memory, masks, parametric actions, central critics."""
+"""Example models in TensorFlow: memory, masks, parametric actions, central critics, a shared layer, views, lists."""
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
 
 from rlframe.agents.dqn.dqn_tf_model import DQNTFModel
+from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.tf.fcnet import FullyConnectedNetwork
 from rlframe.models.tf.recurrent_net import RecurrentNetwork
 from rlframe.models.tf.tf_modelv2 import TFModelV2
+from rlframe.utils.missing_tf import MissingTensorFlow
 from rlframe.utils.numpy import FLOAT_MIN
 from rlframe.utils.quiet_tf import tf
 
@@ -115,6 +118,42 @@ class ParametricActionsModel(DQNTFModel):
         return self.action_embed_model.value_function()
 
 
+class ParametricActionsModelThatLearnsEmbeddings(DQNTFModel):
+    """Scores each action by a vector that it learns for it; for `ParametricActionsCartPoleNoEmbeddings`.
+
+    Valid actions have an own vector each, all others one together. For PPO as for DQN, as `ParametricActionsModel`.
+    """
+
+    uses_value_function = True
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str,
+        true_obs_shape: tuple[int, ...] = (4,), action_embed_size: int = 2, **kw: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(obs_space, action_space, num_outputs, model_config, name, **{"q_hiddens": (), **kw})
+        space = gymnasium.spaces.Box(-1.0, 1.0, true_obs_shape)
+        self.pred_action_embed_model = FullyConnectedNetwork(
+            space, action_space, action_embed_size, {**model_config, "no_final_linear": False}, f"{name}_action_embed"
+        )
+        count = int(action_space.n)
+        self.action_ids = tf.range(1, count + 1)
+        self.action_embed_matrix = tf.keras.layers.Embedding(count + 1, action_embed_size)
+        self.action_embed_matrix.build((None, count))
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns scores [B, A], those of invalid actions as small as can be."""
+        del seq_lens
+        obs = input_dict["obs"]
+        mask = obs["valid_avail_actions_mask"]
+        intent, _ = self.pred_action_embed_model({"obs": obs["cart"]})
+        embedded = self.action_embed_matrix(self.action_ids * tf.cast(mask, tf.int32))
+        return _masked(tf.reduce_sum(embedded * intent[:, None], axis=2), mask), state
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return self.pred_action_embed_model.value_function()
+
+
 class CentralizedCriticModel(TFModelV2):
     """Acts on its own observation; `central_value_function` knows the opponent's, too."""
 
@@ -173,6 +212,13 @@ def shared_layer() -> Any:
     return tf.keras.layers.Dense(64, activation="relu")
 
 
+def __getattr__(name: str) -> Any:
+    """Returns the shared layer by RLlib's name: made when it is first asked for; None without TensorFlow."""
+    if name == "TF2_GLOBAL_SHARED_LAYER":
+        return None if isinstance(tf, MissingTensorFlow) else shared_layer()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class TF2SharedWeightsModel(TFModelV2):
     """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
 
@@ -200,3 +246,58 @@ class TF2SharedWeightsModel(TFModelV2):
     def value_function(self) -> Tensor:
         """Returns the value of every row of the last forward pass."""
         return tf.reshape(self._value_out, [-1])
+
+
+class FrameStackingCartPoleModel(TFModelV2):
+    """Acts on the last observations, actions and rewards."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str,
+        num_frames: int = 3,
+    ) -> None:  # fmt: skip
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.num_frames, self.num_actions = num_frames, int(action_space.n)
+        layers = tf.keras.layers
+        inputs = layers.Input((num_frames * (obs_space.shape[0] + self.num_actions + 1),))
+        features = layers.Dense(256, activation="relu")(inputs)
+        outputs = layers.Dense(num_outputs)(layers.Dense(256, activation="relu")(features))
+        self.base_model = tf.keras.Model(inputs, [outputs, layers.Dense(1)(features)])
+        self._last_value: Tensor = None
+        past = f"-{num_frames}:-1"
+        self.view_requirements["prev_n_obs"] = ViewRequirement("obs", shift=f"-{num_frames - 1}:0", space=obs_space)
+        self.view_requirements["prev_n_rewards"] = ViewRequirement("rewards", shift=past)
+        self.view_requirements["prev_n_actions"] = ViewRequirement("actions", shift=past, space=action_space)
+
+    def forward(self, input_dict: Any, states: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns outputs [B, num_outputs]."""
+        del seq_lens
+        actions = tf.one_hot(tf.cast(input_dict["prev_n_actions"], tf.int32), self.num_actions)
+        parts = [input_dict["prev_n_obs"], actions, input_dict["prev_n_rewards"]]
+        flat = [tf.reshape(tf.cast(part, tf.float32), [tf.shape(part)[0], math.prod(part.shape[1:])]) for part in parts]
+        outputs, self._last_value = self.base_model(tf.concat(flat, axis=1))
+        return outputs, states
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return tf.reshape(self._last_value, [-1])
+
+
+class CustomTFRPGModel(TFModelV2):
+    """A dense network for `Repeated` spaces: `obs` are `RepeatedValues`, whose lengths and items its comments name."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        super().__init__(obs_space, action_space, num_outputs, model_config, name)
+        self.model = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, f"{name}_fc")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the outputs of what all lists are as rows."""
+        # input_dict["obs"].values: leaves [B, M, ...] with M = max_len; those of lists within lists are [B, M, N, ...].
+        # input_dict["obs"].lengths: [B]. unbatch_repeat_dim() is a list of M structures [B, ...]; unbatch_all(), lists
+        # of items as the environment gave them, needs concrete values: no traced step has these.
+        return self.model({"obs": input_dict["obs_flat"]}, state, seq_lens)
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        return self.model.value_function()

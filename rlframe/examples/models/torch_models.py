@@ -1,4 +1,4 @@
-"""Example models in PyTorch: memory, masks, parametric actions, central critics, two dependent choices."""
+"""Example models in PyTorch: memory, masks, parametric actions, central critics, a shared layer, views, lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
 from rlframe.models.torch.misc import SlimFC
 from rlframe.models.torch.recurrent_net import RecurrentNetwork
-from rlframe.models.torch.torch_action_dist import TorchCategorical, TorchDistributionWrapper
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.utils.numpy import FLOAT_MIN
 
@@ -186,6 +185,13 @@ def shared_layer() -> SlimFC:
     return SlimFC(64, 64, activation_fn=nn.ReLU, initializer=nn.init.xavier_uniform_)
 
 
+def __getattr__(name: str) -> Any:
+    """Returns the shared layer by RLlib's name: it draws its weights when it is first asked for, not by an import."""
+    if name == "TORCH_GLOBAL_SHARED_LAYER":
+        return shared_layer()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class TorchSharedWeightsModel(TorchModelV2, nn.Module):
     """Three dense layers, of which the second is that of all such models in the process: each one's steps move it."""
 
@@ -214,101 +220,6 @@ class TorchSharedWeightsModel(TorchModelV2, nn.Module):
         """Returns the value of every row of the last forward pass."""
         values: Tensor = self.vf(self._features).reshape(-1)
         return values
-
-
-class TorchAutoregressiveActionModel(TorchModelV2, nn.Module):
-    """Makes features of observations, and logits of a second bit with the first one known."""
-
-    def __init__(
-        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
-    ) -> None:
-        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
-        nn.Module.__init__(self)
-        self.context_layer = nn.Linear(int(np.prod(obs_space.shape)), num_outputs)
-        self.value_branch = nn.Linear(num_outputs, 1)
-        self.a1_logits = nn.Linear(num_outputs, 2)
-        self.a2_hidden, self.a2_logits = nn.Linear(num_outputs + 1, 16), nn.Linear(16, 2)
-        self._context: Tensor | None = None
-
-    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
-        """Returns features [B, num_outputs]."""
-        del seq_lens
-        self._context = torch.tanh(self.context_layer(input_dict["obs_flat"].float()))
-        return self._context, state
-
-    def value_function(self) -> Tensor:
-        """Returns the value of every row of the last forward pass."""
-        assert self._context is not None
-        values: Tensor = self.value_branch(self._context).reshape(-1)
-        return values
-
-    def first_logits(self, context: Tensor) -> Tensor:
-        """Returns logits [B, 2] of the first bit."""
-        logits: Tensor = self.a1_logits(context)
-        return logits
-
-    def second_logits(self, context: Tensor, first: Tensor) -> Tensor:
-        """Returns logits [B, 2] of the second bit, given the first [B]."""
-        seen = torch.cat([context, first.float().reshape(-1, 1)], dim=1)
-        logits: Tensor = self.a2_logits(torch.tanh(self.a2_hidden(seen)))
-        return logits
-
-
-class TorchBinaryAutoregressiveDistribution(TorchDistributionWrapper):
-    """P(a1, a2) = P(a1) P(a2 | a1) of two bits, with a `TorchAutoregressiveActionModel`."""
-
-    _action_logp: Tensor
-
-    def _first(self) -> TorchCategorical:
-        return TorchCategorical(self.model.first_logits(self.inputs))
-
-    def _second(self, first: Tensor) -> TorchCategorical:
-        return TorchCategorical(self.model.second_logits(self.inputs, first))
-
-    def _pick(self, draw: str) -> tuple[Tensor, Tensor]:
-        first_dist = self._first()
-        first = getattr(first_dist, draw)()
-        second_dist = self._second(first)
-        second = getattr(second_dist, draw)()
-        self._action_logp = first_dist.logp(first) + second_dist.logp(second)
-        return first, second
-
-    def sample(self) -> Any:
-        """Returns both bits [B]."""
-        return self._pick("sample")
-
-    def deterministic_sample(self) -> Any:
-        """Returns the likeliest first bit, and the likeliest second one after it."""
-        return self._pick("deterministic_sample")
-
-    def logp(self, actions: Any) -> Tensor:
-        """Returns log P [B] of bits [B, 2], or of a tuple of two [B]."""
-        first, second = actions if isinstance(actions, tuple) else (actions[:, 0], actions[:, 1])
-        total: Tensor = self._first().logp(first) + self._second(first).logp(second)
-        return total
-
-    def sampled_action_logp(self) -> Tensor:
-        """Returns log P [B] of what was drawn last."""
-        return self._action_logp
-
-    def entropy(self) -> Tensor:
-        """Returns an estimate of the entropy [B], with one first bit drawn."""
-        first = self._first()
-        total: Tensor = first.entropy() + self._second(first.sample()).entropy()
-        return total
-
-    def kl(self, other: Any) -> Tensor:
-        """Returns an estimate of the divergence [B] from another of its kind, with one first bit drawn."""
-        first = self._first()
-        chosen = first.sample()
-        total: Tensor = first.kl(other._first()) + self._second(chosen).kl(other._second(chosen))
-        return total
-
-    @staticmethod
-    def required_model_output_shape(action_space: Any, model_config: Any) -> int:
-        """Returns the number of features that the model makes."""
-        del action_space, model_config
-        return 16
 
 
 class TorchFrameStackingCartPoleModel(TorchModelV2, nn.Module):
@@ -343,3 +254,26 @@ class TorchFrameStackingCartPoleModel(TorchModelV2, nn.Module):
         """Returns the value of every row of the last forward pass."""
         assert self._last_value is not None
         return self._last_value.reshape(-1)
+
+
+class CustomTorchRPGModel(TorchModelV2, nn.Module):
+    """A dense network for `Repeated` spaces: `obs` are `RepeatedValues`, whose lengths and items its comments name."""
+
+    def __init__(
+        self, obs_space: Any, action_space: Any, num_outputs: int, model_config: dict[str, Any], name: str
+    ) -> None:
+        TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+        nn.Module.__init__(self)
+        self.model = FullyConnectedNetwork(obs_space, action_space, num_outputs, model_config, f"{name}_fc")
+
+    def forward(self, input_dict: Any, state: list[Any], seq_lens: Any) -> tuple[Tensor, list[Any]]:
+        """Returns the outputs of what all lists are as rows."""
+        # input_dict["obs"].values: leaves [B, M, ...] with M = max_len; those of lists within lists are [B, M, N, ...].
+        # input_dict["obs"].lengths: [B]. unbatch_repeat_dim() is a list of M structures [B, ...], unbatch_all() lists
+        # of items as the environment gave them.
+        return self.model({"obs": input_dict["obs_flat"]}, state, seq_lens)
+
+    def value_function(self) -> Tensor:
+        """Returns the value of every row of the last forward pass."""
+        values: Tensor = self.model.value_function()
+        return values

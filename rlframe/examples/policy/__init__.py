@@ -1,1 +1,1 @@
-"""Policies that need no learning."""
+"""Policies that do not learn."""

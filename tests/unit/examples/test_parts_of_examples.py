@@ -234,15 +234,17 @@ def correlated(config):
     return example("env.correlated_actions_env", "CorrelatedActionsEnv")(config)
 
 
-#: By place: the environment it is for, and whether there is one in TensorFlow.
+#: By place: the environment it is for.
 MODELS = {
-    "rnn_model:RNNModel": ("CartPole-v1", True),
-    "action_mask_model:ActionMaskModel": (Masked, True),
-    "parametric_actions_model:ParametricActionsModel": (parametric, True),
-    "centralized_critic_models:CentralizedCriticModel": ("CartPole-v1", True),
-    "centralized_critic_models:YetAnotherCentralizedCriticModel": (OwnObs, True),
-    "autoregressive_action_model:AutoregressiveActionModel": (correlated, False),
-    "trajectory_view_utilizing_models:FrameStackingCartPoleModel": ("CartPole-v1", False),
+    "rnn_model:RNNModel": "CartPole-v1",
+    "action_mask_model:ActionMaskModel": Masked,
+    "parametric_actions_model:ParametricActionsModel": parametric,
+    "centralized_critic_models:CentralizedCriticModel": "CartPole-v1",
+    "centralized_critic_models:YetAnotherCentralizedCriticModel": OwnObs,
+    "autoregressive_action_model:AutoregressiveActionModel": correlated,
+    "trajectory_view_utilizing_models:FrameStackingCartPoleModel": "CartPole-v1",
+    "batch_norm_model:BatchNormModel": "CartPole-v1",
+    "fast_model:FastModel": "CartPole-v1",
 }
 CONFIG = {
     "num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 40, "sgd_minibatch_size": 20,
@@ -256,26 +258,18 @@ def model_class(place, framework):
     return example(f"models.{path}", of_torch if framework == "torch" else name)
 
 
-@cases(["place"], {place: place for place in MODELS}, [place for place, (_, in_tf) in MODELS.items() if in_tf])
+@cases(["place"], {place: place for place in MODELS}, list(MODELS))
 def test_a_model_learns(place, framework):
-    env, _ = MODELS[place]
     model = {"custom_model": model_class(place, framework), "fcnet_hiddens": [8], "max_seq_len": 10}
     if "autoregressive" in place:
-        model["custom_action_dist"] = example(
-            "models.autoregressive_action_dist", "TorchBinaryAutoregressiveDistribution"
-        )
-    trainer = PPOTrainer({**CONFIG, "framework": framework, "model": model}, env=env)
+        bits = "autoregressive_action_dist:BinaryAutoregressiveDistribution"
+        model["custom_action_dist"] = model_class(bits, framework)
+    trainer = PPOTrainer({**CONFIG, "framework": framework, "model": model}, env=MODELS[place])
     before = trainer.get_weights()["default_policy"]
     stats = trainer.train()["info"]["learner"]["default_policy"]["learner_stats"]
     assert np.isfinite(stats["total_loss"])
     after = trainer.get_weights()["default_policy"]
     assert any(np.abs(after[key] - before[key]).max() > 0 for key in before)
-
-
-@pytest.mark.parametrize("place", [place for place, (_, in_tf) in MODELS.items() if not in_tf])
-def test_what_is_in_torch_alone_says_so(place):
-    with pytest.raises(ImportError, match="There is Torch"):
-        model_class(place, "tf")
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
