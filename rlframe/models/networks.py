@@ -69,10 +69,14 @@ class LayeredNetwork(LayerOwner):
 
 
 class CustomModelNetwork:
-    """A user's `ModelV2` as a network: it gets the inputs side by side as its observation."""
+    """A user's `ModelV2` as a network: it gets the inputs side by side as its observation.
+
+    In a loss it is told that it trains, unless it is a target network's: batch normalisation and dropout go by that.
+    """
 
     spec: CustomNetwork
     model: Any
+    training: bool
 
     def _build(self, spec: CustomNetwork, framework: str) -> None:
         self.spec = spec
@@ -85,13 +89,13 @@ class CustomModelNetwork:
         rows = side_by_side(inputs)
         if self.spec.obs_space is not None:
             rows = ops.reshape(rows, (-1, *self.spec.obs_space.shape))
-        return self.model({OBS: rows, IS_TRAINING: training})[0]
+        return self.model({OBS: rows, IS_TRAINING: training or self.training})[0]
 
     def unroll(self, x: Tensor, states: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
         """Returns the model's outputs `[S, T, out_size]` of sequences `[S, T, n]`, and the states behind them."""
         lens = ops.to_int(ops.sum(ops.ones_like(x[:, :, 0]), 1), 32)
         rows = ops.reshape(x, (-1, *self.spec.spaces()[0].shape))
-        outputs, after = self.model({OBS: rows, IS_TRAINING: getattr(self, "training", False)}, states, lens)
+        outputs, after = self.model({OBS: rows, IS_TRAINING: self.training}, states, lens)
         return ops.split_sequences(outputs, x), after
 
     def initial_states(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Example models with memory in TensorFlow: one that shows what it gets, one that sees images, one outside ModelV2."""
+"""Example models with memory in TensorFlow: one that shows what it gets, one that sees images, a plain Keras model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor: TypeAlias = Any
 
 
 class RNNModel(tf.keras.Model):  # type: ignore[misc]  # TensorFlow has no types
-    """A dense layer and an LSTM as a Keras model of batches, which no policy here takes: to be called by itself.
+    """A dense layer and an LSTM as a plain Keras model, which is called with a batch.
 
     Args:
         input_space: Observation space.

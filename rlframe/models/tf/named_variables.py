@@ -28,6 +28,8 @@ class _Active(threading.local):
         #: What the models whose forward passes are under way have made by name; the innermost is last.
         self.models: list[NamedVariables] = []
         self.taker: Taker | None = None
+        #: Losses under way, one within another.
+        self.losses = 0
 
 
 _active = _Active()
@@ -83,10 +85,17 @@ def keeping(made: NamedVariables) -> Iterator[None]:
     """A context in which names are looked up in `made`: that of a policy's loss, which is traced more than once."""
     made.count_anew()
     _active.models.append(made)
+    _active.losses += 1
     try:
         yield
     finally:
         _active.models.pop()
+        _active.losses -= 1
+
+
+def in_loss() -> bool:
+    """Returns whether a policy's loss is computed, or traced, in this thread."""
+    return _active.losses > 0
 
 
 class NamedVariables:
@@ -190,4 +199,4 @@ def _call_layer(
     return _active.models[-1].layer(kind, name, lambda: layer(*args, **kwargs))(inputs, **told)
 
 
-__all__ = ["ForwardPass", "NamedVariables", "accept", "telling", "watched"]
+__all__ = ["ForwardPass", "NamedVariables", "accept", "in_loss", "telling", "watched"]

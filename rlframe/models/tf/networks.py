@@ -10,6 +10,7 @@ from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, Networks
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
 from rlframe.models.tf.check_model import check_model
 from rlframe.models.tf.layer_owner import TFLayerOwner
+from rlframe.models.tf.named_variables import in_loss
 from rlframe.models.tf.rllib_layers import KerasView, network_of
 from rlframe.models.tf.tf_modelv2 import TFModelV2
 from rlframe.models.tf.variables import VariableOwner
@@ -46,8 +47,15 @@ class TFCustomNetwork(CustomModelNetwork, _Kernels):
     """
 
     def __init__(self, spec: CustomNetwork) -> None:
+        #: Whether it is a target network's.
+        self.follows = False
         self._build(spec, "tf")
         check_model(self.model, spec.spaces()[0], spec.out_size)
+
+    @property
+    def training(self) -> bool:  # type: ignore[override]  # PyTorch's modules are told
+        """Whether a loss is computed with it."""
+        return in_loss() and not self.follows
 
     __call__ = CustomModelNetwork.forward
 

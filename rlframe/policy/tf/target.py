@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from rlframe.models.tf.networks import TFCustomNetwork
 from rlframe.policy.parts import Component
 from rlframe.policy.tf.weights import load_weights, to_arrays
 from rlframe.utils.quiet_tf import tf
@@ -22,6 +23,9 @@ class TargetNetwork(Component):
 
     def __init__(self, online: Any, model: Any) -> None:
         self.online, self.model = online, model
+        for network in vars(model).values():
+            if isinstance(network, TFCustomNetwork):
+                network.follows = True
         self._copy = tf.function(self._copied, input_signature=[])
         self._mix = tf.function(self._mixed, input_signature=[tf.TensorSpec([], tf.float32)])
         self.update()

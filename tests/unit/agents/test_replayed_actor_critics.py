@@ -15,7 +15,7 @@ from rlframe.models import ModelCatalog
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy import PolicySpec
 from rlframe.utils.errors import ConfigError, UnsupportedSpaceException
-from tests.helpers.frameworks import needs_tf
+from tests.helpers.frameworks import TORCH_FIRST, needs_tf
 
 SMALL = {
     "seed": 5,
@@ -230,6 +230,31 @@ def test_networks_of_the_programs_own_get_their_options_and_learn():
     before = trainer.get_weights()["default_policy"]
     trainer.train()
     assert all(not np.array_equal(array, before[key]) for key, array in trainer.get_weights()["default_policy"].items())
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_custom_networks_are_told_that_they_train_in_the_loss_and_there_alone(framework):
+    from rlframe.examples.models import batch_norm_model
+
+    name = "TorchBatchNormModel" if framework == "torch" else "KerasBatchNormModel"
+    told = []
+
+    class Noting(getattr(batch_norm_model, name)):
+        def forward(self, input_dict, state, seq_lens):
+            told.append(bool(input_dict["is_training"]))
+            return super().forward(input_dict, state, seq_lens)
+
+    custom = {"custom_model": Noting}
+    trainer = make("SAC", Q_model=custom, policy_model=custom, framework=framework)
+    policy = trainer.get_policy()
+    before = policy.get_weights()
+    policy.compute_actions(np.ones((2, 3), np.float32))
+    assert not any(told)
+    trainer.train()
+    statistics = [key for key, array in policy.get_weights().items() if "running_mean" in key or "moving_mean" in key]
+    assert len(statistics) == 2 * 3  # two layers of the actor and of two critics
+    after = policy.get_weights()
+    assert all(not np.array_equal(after[key], before[key]) for key in statistics)
 
 
 def test_each_of_several_agents_learns_with_its_own_policy():
