@@ -27,7 +27,7 @@ class TorchMobileV2PlusRNNModel(RecurrentNetwork, nn.Module):
     """torchvision's MobileNetV2, an LSTM behind it. Weights are drawn, not loaded: nothing is fetched from the network.
 
     Args:
-        obs_space: Flat images.
+        obs_space: Images.
         action_space: Action space.
         num_outputs: Width of the outputs.
         model_config: The `model` section of the config.

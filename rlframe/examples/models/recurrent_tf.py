@@ -61,7 +61,7 @@ class MobileV2PlusRNNModel(RecurrentNetwork):
     """Keras' MobileNetV2 without trained weights, an LSTM behind it.
 
     Args:
-        obs_space: Flat images.
+        obs_space: Images.
         action_space: Action space.
         num_outputs: Width of the outputs.
         model_config: The `model` section of the config.
