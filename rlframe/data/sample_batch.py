@@ -152,8 +152,10 @@ class SampleBatch(BatchForms):
         return SampleBatch(columns, seq_lens=np.ones(1, np.int32))
 
     def __repr__(self) -> str:
-        cut = "" if names.SEQ_LENS not in self else f", {len(_get(self, names.SEQ_LENS))} sequences"
-        return f"SampleBatch({self.count} rows{cut}: {list(self)})"
+        cut = ""
+        if names.SEQ_LENS in self:
+            cut = f", {_shown(lambda: len(_get(self, names.SEQ_LENS)))} sequences"
+        return f"SampleBatch({_shown(lambda: self.count)} rows{cut}: {list(self)})"
 
 
 class MultiAgentBatch:
@@ -309,6 +311,14 @@ class MultiAgentBatch:
 
     def __repr__(self) -> str:
         return f"MultiAgentBatch({self.count} env steps: {self.policy_batches})"
+
+
+def _shown(length: Callable[[], int]) -> str:
+    """Returns a length as text; "?" where TensorFlow traces a function, whose tensors have none yet."""
+    try:
+        return str(length())
+    except TypeError:
+        return "?"
 
 
 def _rebuild(cls: type[SampleBatch], columns: Columns, layout: dict[str, Any]) -> SampleBatch:

@@ -77,7 +77,8 @@ class MobileV2PlusRNNModel(RecurrentNetwork):
     ) -> None:  # fmt: skip
         super().__init__(obs_space, action_space, num_outputs, model_config, name)
         self.cell_size, self.cnn_shape = 16, tuple(cnn_shape)
-        self.cnn_model = tf.keras.applications.MobileNetV2(self.cnn_shape, weights=None)
+        images = tf.keras.layers.Input(self.cnn_shape)  # a shape alone has to be at least 32 x 32
+        self.cnn_model = tf.keras.applications.MobileNetV2(input_tensor=images, weights=None)
         layers, classes = tf.keras.layers, 1000
         inputs = layers.Input((None, classes))
         hidden, cell = layers.Input((self.cell_size,)), layers.Input((self.cell_size,))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
+from tests.helpers.frameworks import needs_tf
 
 
 def make(rows: int = 6, start: int = 0, eps_id: int = 1) -> SampleBatch:
@@ -440,6 +441,22 @@ def test_size_bytes_counts_nested_arrays():
 def test_to_device_unknown_framework_is_refused():
     with pytest.raises(ValueError, match="'torch'"):
         make().to_device("cpu", framework="jax")
+
+
+@needs_tf
+def test_a_batch_of_a_traced_function_can_be_printed():
+    import tensorflow as tf
+
+    shown = []
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([None], tf.int32)])
+    def loss(obs, lens):
+        recurrent = SampleBatch.from_columns({"obs": obs, "seq_lens": lens})  # as policies make them
+        shown.extend([repr(SampleBatch(obs=obs)), repr(recurrent)])
+        return obs
+
+    loss(tf.zeros((3, 2)), tf.constant([3]))
+    assert shown == ["SampleBatch(? rows: ['obs'])", "SampleBatch(? rows, ? sequences: ['obs', 'seq_lens'])"]
 
 
 def test_repr_shows_rows_and_columns():

@@ -225,10 +225,10 @@ def test_a_network_of_torchvisions_says_what_it_needs():
 @needs_tf
 @pytest.mark.slow
 def test_keras_network_for_images_has_a_memory_behind_it():
-    images = gym.spaces.Box(0.0, 1.0, (32 * 32 * 3,))
+    images = gym.spaces.Box(0.0, 1.0, (4, 4, 3))
     cls = example("models.mobilenet_v2_with_lstm_models", "MobileV2PlusRNNModel")
-    model = cls(images, CHOICES, 2, {}, "mobile", cnn_shape=[32, 32, 3])
-    obs, states = np.zeros((2, 32 * 32 * 3), np.float32), [np.zeros((1, 16), np.float32)] * 2
+    model = cls(images, CHOICES, 2, {}, "mobile", cnn_shape=[4, 4, 3])
+    obs, states = np.zeros((2, 4, 4, 3), np.float32), [np.zeros((1, 16), np.float32)] * 2
     outputs, after = model({"obs": to_tensor("tf", obs)}, [to_tensor("tf", state) for state in states], np.array([2]))
     assert (tuple(outputs.shape), tuple(after[0].shape)) == ((2, 2), (1, 16))
     assert array(model.value_function()).shape == (2,)
