@@ -45,7 +45,8 @@ def test_tensorflow_is_imported_only_where_the_name_says_so():
 def test_ray_is_imported_only_in_upper_layers():
     for path in FILES:
         allowed = below(path, "execution", "evaluation", "trainer", "tune", "cli", "deploy")
-        if not (allowed or path.name in ("_tune_names.py", "toy_envs.py")):  # GPURequiringEnv asks Ray for GPUs
+        # GPURequiringEnv asks Ray for GPUs, RNNSpyModel keeps what it saw in Ray's store.
+        if not (allowed or path.name in ("_tune_names.py", "toy_envs.py", "rnn_spy_tf.py")):
             assert "ray" not in imported(path), path
 
 
@@ -56,7 +57,7 @@ def test_gym_is_never_imported():
 
 def test_no_pickle_on_any_path():
     for path in FILES:
-        if path.name == "rollout_script.py":  # writes the file that programs of RLlib's read, and reads none
+        if path.name in ("rollout_script.py", "rnn_spy_tf.py"):  # write what programs of RLlib's read, and read none
             text = path.read_text()
             assert "pickle.load" not in text
             assert "Unpickler" not in text

@@ -257,6 +257,16 @@ def test_batches_that_a_memory_learned_from_can_be_looked_at(ray_runtime):
     assert second["seq_lens"].tolist() == [4, 1, 4, 1]
 
 
+@needs_tf
+def test_a_model_that_keeps_its_batches_in_ray_needs_ray():
+    import ray
+
+    if ray.is_initialized():
+        pytest.skip("Ray runs in this process")
+    with pytest.raises(RuntimeError, match="Ray does not run"):
+        example("models.rnn_spy_model", "RNNSpyModel")(SEEN, CHOICES, 2, {}, "spy")
+
+
 def test_a_neural_computer_writes_to_what_is_free_and_reads_by_content():
     import torch
 
