@@ -8,7 +8,8 @@ from rlframe.utils.lazy import import_name
 
 if TYPE_CHECKING:
     from rlframe.exploration.curiosity import Curiosity
-    from rlframe.exploration.exploration import EpsilonGreedy, Exploration, ExplorationArgs, StochasticSampling
+    from rlframe.exploration.epsilon_greedy import EpsilonGreedy
+    from rlframe.exploration.exploration import Exploration, ExplorationArgs, StochasticSampling
     from rlframe.exploration.gaussian_noise import GaussianNoise
     from rlframe.exploration.make import available_explorations, make_exploration
     from rlframe.exploration.ornstein_uhlenbeck_noise import OrnsteinUhlenbeckNoise
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "Curiosity": "rlframe.exploration.curiosity",
-    "EpsilonGreedy": "rlframe.exploration.exploration",
+    "EpsilonGreedy": "rlframe.exploration.epsilon_greedy",
     "Exploration": "rlframe.exploration.exploration",
     "ExplorationArgs": "rlframe.exploration.exploration",
     "GaussianNoise": "rlframe.exploration.gaussian_noise",

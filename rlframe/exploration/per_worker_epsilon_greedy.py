@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.exploration.exploration import EpsilonGreedy
+from rlframe.exploration.epsilon_greedy import EpsilonGreedy
 from rlframe.exploration.per_worker import per_worker_constant
 from rlframe.utils.schedules import ConstantSchedule
 

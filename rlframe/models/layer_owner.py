@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlframe.losses.q_learning import dueling_heads, expected_values
 from rlframe.models.spec import Atoms, Dueling, Layer, Sum
@@ -82,12 +81,8 @@ class LayerOwner:
         """Returns whether nobody has put something else in the place of one of the layers."""
         raise NotImplementedError
 
-    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
-        """Returns a copy of the array `<layer>.<part>`."""
-        raise NotImplementedError
-
-    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
-        """Sets the array `<layer>.<part>`."""
+    def spec_variable(self, layer: str, part: str) -> Any:
+        """Returns the framework's parameter or buffer `<layer>.<part>`."""
         raise NotImplementedError
 
     def _run_spec_composite(self, layer: Any, branches: tuple[Bound, ...], x: Tensor, **how: bool) -> Tensor:

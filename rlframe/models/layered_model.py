@@ -7,16 +7,15 @@ from typing import Any, ClassVar
 
 from rlframe.data.columns import OBS
 from rlframe.models.conv_sizes import filters_for
-from rlframe.models.fcnet_spec import fcnet_spec, visionnet_spec
+from rlframe.models.fcnet_spec import POPART_LAYER, fcnet_spec, visionnet_spec
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.modelv2 import OBS_FLAT, ModelV2
-from rlframe.models.popart_layer import PopArtLayer
 from rlframe.models.spec import Initial, ModelLayers
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 
-class LayeredModel(PopArtLayer, LayerOwner, ModelV2):
+class LayeredModel(LayerOwner, ModelV2):
     """A model of layers; its weights carry their names, so a NumPy actor can stand in for it.
 
     Args:
@@ -92,6 +91,14 @@ class LayeredModel(PopArtLayer, LayerOwner, ModelV2):
         if self._features is None:
             raise ValueError("value_function() speaks of the last forward pass: call the model first.")
         return self.run_spec(self._value_layers, self._features if self._spec.shared else self._last_flat_in)[:, 0]
+
+    def own_popart_variables(self) -> tuple[Any, ...] | None:
+        """Returns what `popart_variables` does for this network alone; None where it has no such layer."""
+        if not any(layer.name == POPART_LAYER for layer in self._spec.values or ()):
+            return None
+        return tuple(
+            self.spec_variable(layer, part) for layer in ("value", POPART_LAYER) for part in ("weight", "bias")
+        )
 
     def actor_spec(self) -> dict[str, Any] | None:
         """Returns the spec for `ChainActor`; None for what NumPy cannot act with, or for subclasses of the user's."""

@@ -229,19 +229,14 @@ class ModelV2:
         """Returns the variables that gradients change, as a list or by name."""
         raise NotImplementedError
 
-    def set_value_moments(self, mean: float, std: float) -> bool:
-        """Sets the moments of PopArt in the networks inside: V = μ + σ · value; no value changes.
+    def popart_variables(self) -> list[tuple[Any, ...]]:
+        """Returns weights and biases of the values and of PopArt's layer behind them, by network inside that has it."""
+        found = (network.own_popart_variables() for network in self.networks() if isinstance(network, ModelV2))
+        return [variables for variables in found if variables is not None]
 
-        Args:
-            mean: μ, in reward units.
-            std: σ, in reward units.
-
-        Returns:
-            Whether there is a network with `fcnet_spec.POPART_LAYER`.
-        """
-        popart = [network for network in self.networks() if hasattr(network, "set_own_value_moments")]
-        done = [network.set_own_value_moments(mean, std) for network in popart]
-        return any(done)
+    def own_popart_variables(self) -> tuple[Any, ...] | None:
+        """Returns what `popart_variables` does for this network alone; None where it has no such layer."""
+        return None
 
     def networks(self) -> Iterator[Any]:
         """Yields the model and the models inside it."""

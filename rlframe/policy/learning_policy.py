@@ -38,6 +38,8 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     samples_by_compute_actions = False
     #: Columns that the loss reads; None makes all of them tensors.
     learn_columns: tuple[str, ...] | None = None
+    #: Attributes that the report has beside what the loss told, such as `cur_lr`.
+    reported: tuple[str, ...] = ()
     #: Whether the network has noise of its own while exploring.
     _noisy_network = False
     #: Whether `before_loss_init` is still to come.
@@ -116,12 +118,21 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         self.keep(**output.stats, **output.per_row)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns learner statistics of the batch, called after the step: by default what `LossOutput` has."""
+        """Returns learner statistics of the batch, called after the step: by default `reported`, and the loss's."""
         del train_batch
         per_row = self._per_row
-        return {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
+        told = {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
+        return {name: getattr(self, name) for name in self.reported} | (told or self.stats_left())
 
     stats_fn = extra_grad_info
+
+    def stats_left(self) -> dict[str, Any]:
+        """Hook: returns the statistics of a loss of the user's own that told none, where it left them elsewhere."""
+        return {}
+
+    def rows_left(self) -> dict[str, Any]:
+        """Hook: returns what such a loss left by row, such as `td_error`."""
+        return {}
 
     def update_target(self, tau: float | None = None) -> None:
         """Moves the target network, if there is one, towards the online one: target := τ · online + (1 − τ) · target.
@@ -168,6 +179,10 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def to_numpy(self, value: Any) -> Any:
         """Returns the framework's tensors, nested or not, as arrays."""
+        raise NotImplementedError
+
+    def assign(self, variable: Any, array: NDArray[Any]) -> None:
+        """Writes an array into one of the framework's variables."""
         raise NotImplementedError
 
     # --- learning ---------------------------------------------------------------------------------------------
@@ -285,7 +300,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
         By default what the loss told by row. The report has the mean of a `td_error`, too.
         """
-        return {name: self._loss_outputs[name] for name in self._per_row or ()}
+        return {name: self._loss_outputs[name] for name in self._per_row or ()} or self.rows_left()
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""

@@ -11,7 +11,8 @@ import numpy as np
 import tree
 from numpy.typing import NDArray
 
-from rlframe.data.columns import OBS
+from rlframe.data.columns import NEXT_OBS, OBS
+from rlframe.data.rows import slice_column
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.preprocessors import get_preprocessor
@@ -24,7 +25,7 @@ from rlframe.policy.policy_spec import PolicySpec as PolicySpec
 from rlframe.policy.policy_state import PolicyState, State
 from rlframe.policy.requested_actions import RequestedActions, unbatch_one
 from rlframe.policy.rllib_names import RLlibPolicyNames
-from rlframe.policy.users_code import PolicyType, users_way, widen, with_attributes
+from rlframe.policy.users_code import PolicyType, method, users_way, widen, with_attributes
 from rlframe.utils.schedules.constant_schedule import ConstantSchedule
 from rlframe.utils.schedules.schedule import PiecewiseSchedule
 from rlframe.utils.seeding import entropy_seed, make_rng
@@ -155,6 +156,8 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
     acts_for_group = False
     #: Makes the NumPy distribution of inputs [B, K]; None for a custom one.
     numpy_dist: Any = None
+    #: Inputs [B, K] of the distribution that was acted by last.
+    last_inputs: Any = None
     #: Whether `forward` gives state values, stored as `vf_preds`.
     wants_values = False
     #: Whether the loss takes the model's state values, stored or not.
@@ -276,8 +279,22 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
         """Returns state values [B] of `obs` [B, ...], at the start of episodes; zeros without a value function."""
         return self.inference.values(obs)
 
+    def values_after(self, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
+
+        Args:
+            batch: Collected rows, not yet cut into sequences.
+            rows: Row numbers, int `[n]`.
+        """
+        next_obs = slice_column(batch[NEXT_OBS], rows)
+        if self.needs_memory():
+            return self._values_with_memory(batch, rows, next_obs)
+        values_of = self.values if callable(self.values) else method(self, "values")  # a user may keep more there
+        return np.asarray(values_of(next_obs), np.float32).reshape(-1)
+
     def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
-        """Returns the NumPy action distribution for inputs [B, K]."""
+        """Returns the NumPy action distribution for inputs [B, K], and keeps these."""
+        self.last_inputs = dist_inputs
         return self.numpy_dist(dist_inputs, self._action_rng)
 
     def act_on_rows(
@@ -363,6 +380,12 @@ class Policy(RequestedActions, PolicyMaking, PolicyMemory, PolicyState, RLlibPol
     def is_recurrent(self) -> bool:
         """Returns whether the policy carries state from step to step."""
         return self.num_state_tensors() > 0
+
+    def needs_memory(self) -> bool:
+        """Returns whether acting needs more than the observation: recurrent states, or past columns."""
+        if self._needs_memory is None:
+            self._needs_memory = self.is_recurrent() or bool(self.acting_views())
+        return self._needs_memory
 
     def learns_sequences(self) -> bool:
         """Returns whether whole sequences of steps are learned from, and sampled rows are cut into such."""

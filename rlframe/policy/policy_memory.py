@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.data.columns import INFOS, NEXT_OBS, OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
-from rlframe.data.rows import slice_column
+from rlframe.data.columns import INFOS, OBS, STATE_IN_PREFIX, STATE_OUT_PREFIX
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.policy.recurrent_context import LABELS, comes_of_acting, views_after
-from rlframe.policy.users_code import method, users_way
+from rlframe.policy.users_code import users_way
 
 
 class PolicyMemory:
@@ -26,17 +25,10 @@ class PolicyMemory:
         made = self.inference.built_in.run({OBS: obs, **inputs}, explore)
         return made
 
-    def values_after(self: Any, batch: Mapping[str, Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Returns V(`new_obs`) [n] of the given rows of a batch, with the memory that the policy had there.
-
-        Args:
-            batch: Collected rows, not yet cut into sequences.
-            rows: Row numbers, int `[n]`.
-        """
-        next_obs = slice_column(batch[NEXT_OBS], rows)
-        if not self.needs_memory():
-            values_of = self.values if callable(self.values) else method(self, "values")  # a user may keep more there
-            return np.asarray(values_of(next_obs), np.float32).reshape(-1)
+    def _values_with_memory(
+        self: Any, batch: Mapping[str, Any], rows: NDArray[np.int64], next_obs: Any
+    ) -> NDArray[np.float32]:
+        """Does what `values_after` does with the memory that the policy had behind the rows."""
         inputs = views_after(self.acting_views(), batch, rows, next_obs)
         for index in range(self.num_state_tensors()):
             inputs[f"{STATE_IN_PREFIX}{index}"] = np.asarray(batch[f"{STATE_OUT_PREFIX}{index}"])[rows]
@@ -60,12 +52,6 @@ class PolicyMemory:
             for name, view in wanted.items()
             if not comes_of_acting(name, view) and (view.data_col or name) not in told
         }
-
-    def needs_memory(self: Any) -> bool:
-        """Returns whether acting needs more than the observation: recurrent states, or past columns."""
-        if self._needs_memory is None:
-            self._needs_memory = self.is_recurrent() or bool(self.acting_views())
-        return bool(self._needs_memory)
 
     def num_state_tensors(self: Any) -> int:
         """Returns the number of state arrays."""

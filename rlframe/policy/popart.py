@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -114,8 +114,9 @@ class LayerPopArt(PopArt):
         normalizes: Whether the network shall have that layer.
     """
 
-    #: The networks that have it; None until it moves.
-    _layers: list[Any] | None = None
+    #: The variables of networks that have it, and the policy's parts that they were found in.
+    _variables: Sequence[tuple[Any, ...]] = ()
+    _of: Any = ()
 
     def model_options(self, options: dict[str, Any]) -> dict[str, Any]:
         """Returns the `model` section of the config, with PopArt's layer where values are normalised."""
@@ -128,7 +129,7 @@ class LayerPopArt(PopArt):
             ConfigError: If `normalize_values` asks for them.
         """
         policy = self._policy
-        if not self.normalizes or (policy.model.set_value_moments(0.0, 1.0) and self._values_are_popart()):
+        if not self.normalizes or (policy.model.popart_variables() and self._values_are_popart()):
             return
         if policy.config["normalize_values"]:
             raise ConfigError(
@@ -166,11 +167,26 @@ class LayerPopArt(PopArt):
         if not (math.isfinite(mean) and math.isfinite(spread)):
             return
         self.update(mean, spread, np.asarray(rows[REWARDS]))
-        if self._layers is None:
-            self._layers = [network for network in policy.model.networks() if hasattr(network, "set_own_value_moments")]
-        for network in self._layers:
-            network.set_own_value_moments(policy.value_mean, policy.value_std)
+        if self._of is not policy.parts_in_use:  # layers that a program has put in others' places have other variables
+            self._of, self._variables = policy.parts_in_use, policy.model.popart_variables()
+        for variables in self._variables:
+            self._move(variables)
         policy._weights_changed()
+
+    def _move(self, variables: tuple[Any, ...]) -> None:
+        """Sets PopArt's layer to the moments, and the layer before it such that values stay what they are."""
+        policy = self._policy
+        mean, std = policy.value_mean, policy.value_std
+        weight, bias, sigma, mu = (policy.to_numpy(variable) for variable in variables)
+        old_std, old_mean = float(sigma.reshape(())), float(mu.reshape(()))
+        moved = (
+            weight * (old_std / std),
+            (bias * old_std + (old_mean - mean)) / std,
+            np.full((1, 1), std, np.float32),
+            np.full(1, mean, np.float32),
+        )
+        for variable, array in zip(variables, moved, strict=True):
+            policy.assign(variable, array)
 
 
 class OutputPopArt(PopArt):

@@ -465,6 +465,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
         """Returns tensors, nested or not, as arrays."""
         return tf.nest.map_structure(lambda leaf: leaf.numpy() if tf.is_tensor(leaf) else leaf, value)
 
+    def assign(self, variable: Any, array: NDArray[Any]) -> None:
+        """Writes an array into a variable."""
+        variable.assign(array)
+
     def to_tensors(self, value: Any) -> Any:
         """Returns arrays, nested or not, as tensors."""
         return tf.nest.map_structure(tf.convert_to_tensor, value)

@@ -225,6 +225,11 @@ class TorchPolicy(LearningPolicy, TorchParts, TorchActing, TorchGradients):
         """Returns arrays, nested or not, as tensors on the policy's device."""
         return _tensors(value, self.device)
 
+    def assign(self, variable: Tensor, array: NDArray[Any]) -> None:
+        """Writes an array into a parameter or buffer."""
+        with torch.no_grad():
+            variable.copy_(torch.from_numpy(array))
+
     def clip_gradients(self, optimizer: torch.optim.Optimizer, grad_clip: float | None) -> dict[str, Any]:
         """Scales the gradients so that their global L2 norm is at most `grad_clip`; None leaves them.
 

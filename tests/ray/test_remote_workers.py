@@ -11,7 +11,7 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.registry import get_trainer_class
 from rlframe.execution.rollout_ops import ParallelRollouts
-from rlframe.exploration.exploration import EpsilonGreedy
+from rlframe.exploration.epsilon_greedy import EpsilonGreedy
 from rlframe.offline import EpisodeReader
 from rlframe.utils.errors import ConfigError, EnvError, WorkerError
 from tests.helpers.envs import Counting, Failing

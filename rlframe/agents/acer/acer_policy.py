@@ -66,6 +66,7 @@ class ACERPolicy(LearningPolicy):
 
     discrete: bool
     action_size: int
+    reported = ("cur_lr", "entropy_coeff")
     cur_lr: float
     entropy_coeff: float
 
@@ -139,10 +140,6 @@ class ACERPolicy(LearningPolicy):
             "beyond_trust_region": mean(ops.to_float(beyond)),
         }
         return LossOutput(total, {name: ops.stop_gradient(value) for name, value in stats.items()})
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns the coefficients that follow schedules, and what the loss reports."""
-        return {"cur_lr": self.cur_lr, "entropy_coeff": self.entropy_coeff, **super().extra_grad_info(train_batch)}
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,7 @@ class AlphaZeroPolicy(LearningPolicy):
     wants_values = True
     learns_values = True
     ranked: RankedRewards
+    reported = ("cur_lr",)
     cur_lr: float
 
     def prepare(self) -> None:
@@ -292,10 +293,6 @@ class AlphaZeroPolicy(LearningPolicy):
         del dist_class
         columns = self._mask_columns
         return search_loss(model, train_batch, None if columns is None else train_batch[OBS][:, columns])
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns the losses and the learning rate."""
-        return {"cur_lr": self.cur_lr, **super().extra_grad_info(train_batch)}
 
 
 __getattr__ = lazy_policies(__name__, AlphaZeroPolicy, AlphaZeroTorchPolicy="torch", AlphaZeroTFPolicy="tf")

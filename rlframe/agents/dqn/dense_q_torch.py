@@ -20,6 +20,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.actor_layers import ACTIVATIONS, ZERO, FloatArray
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.torch.dense_chain import ArrayLayer, DenseChain, as_rows
+from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.fused import FusedLoss
 
 # 0-d arrays: a Python scalar is converted at every call, which costs as much as the operation.
@@ -98,9 +99,10 @@ class DenseQGradients(FusedLoss):
         if weights is not None:
             slope, per_row = weights * slope, weights * per_row
         low, high = taken.aminmax()
-        policy.keep(td_error=td_error, mean_q=taken.mean(), min_q=low, max_q=high)
         self._backward(trunk, advantage, value, index, (slope / rows).unsqueeze(1))
         loss: Tensor = per_row.mean()
+        stats = {"mean_q": taken.mean(), "min_q": low, "max_q": high}
+        policy.keep_output(LossOutput(loss, stats, {"td_error": td_error}))
         return loss
 
     def _from_arrays(self, by_arrays: ArrayQGradients, batch: SampleBatch) -> Tensor:
@@ -114,8 +116,9 @@ class DenseQGradients(FusedLoss):
             batch[DISCOUNTS].numpy(),
             None if weights is None else weights.numpy(),
         )
-        self._policy.keep(td_error=torch.from_numpy(td_error), **stats)
-        return torch.tensor(loss)
+        made = torch.tensor(loss)
+        self._policy.keep_output(LossOutput(made, stats, {"td_error": torch.from_numpy(td_error)}))
+        return made
 
     def _q_values(self, chains: tuple[DenseChain, DenseChain, DenseChain], obs: Tensor) -> Tensor:
         """Returns a network's Q-values [B, A] of `obs` [B, D]."""

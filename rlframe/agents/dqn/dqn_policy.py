@@ -7,7 +7,6 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.dqn.q_policy import NetworkName, QOutput, WeightsOf, check_discrete, make_q_model, q_heads, q_output
@@ -146,11 +145,10 @@ class DQNPolicy(LearningPolicy):
     target_networks = WHOLE_MODEL
     #: ε of the rescaling of values, see `signed_hyperbolic`; None learns them as they are.
     h_epsilon: float | None = None
+    reported = ("cur_lr",)
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.dqn.dense_q_torch:DenseQGradients"}, ("loss", "online", "target", "keep")
     )
-    #: Q-values [B, A] of the observations that were acted on last.
-    q_values: Any = None
     cur_lr: float
     #: RLlib's names, up to 1.8.
     q_model, target_q_model = NetworkName("model"), NetworkName("target_model")
@@ -228,10 +226,14 @@ class DQNPolicy(LearningPolicy):
             outputs, states = self.model(batch, [], None)
             return self.model.q_values(outputs).q if hasattr(self.model, "q_values") else outputs, states
 
-    def distribution(self, dist_inputs: NDArray[np.float32]) -> Any:
-        """Returns the NumPy action distribution for Q-values [B, A], and remembers these."""
-        self.q_values = dist_inputs
-        return super().distribution(dist_inputs)
+    @property
+    def q_values(self) -> Any:
+        """Q-values [B, A] of the observations that were acted on last."""
+        return self.last_inputs
+
+    @q_values.setter
+    def q_values(self, values: Any) -> None:
+        self.last_inputs = values
 
     def compute_actions_from_input_dict(
         self, input_dict: Mapping[str, Any], *args: Any, **kwargs: Any
@@ -256,13 +258,12 @@ class DQNPolicy(LearningPolicy):
         del dist_class
         return double_q_loss(self, model, train_batch)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns statistics of the batch's Q-values and the learning rate."""
-        told = {key: value for key, value in self._loss_outputs.items() if key != "td_error"} or q_stats_left(self)
-        return {"cur_lr": self.cur_lr, **told}
+    def stats_left(self) -> dict[str, Any]:
+        """Returns statistics of Q-values that a loss of the user's own had the policy keep, or left as RLlib's did."""
+        return {key: value for key, value in self._loss_outputs.items() if key != "td_error"} or q_stats_left(self)
 
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors `[B]` of the batch, where the loss kept `td_error`."""
+    def rows_left(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` that such a loss had the policy keep, or left as RLlib's did."""
         return {key: value for key, value in self._loss_outputs.items() if key == "td_error"} or td_error_left(self)
 
     def variables(self) -> list[Any]:

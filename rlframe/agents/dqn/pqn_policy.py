@@ -114,6 +114,7 @@ class PQNPolicy(LearningPolicy):
     train_columns = (ACTION_DIST_INPUTS, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, VALUE_TARGETS)
     postprocess_trajectory = postprocess_lambda_returns
+    reported = ("cur_lr",)
     cur_lr: float
 
     def prepare(self) -> None:
@@ -145,10 +146,6 @@ class PQNPolicy(LearningPolicy):
         """Returns the loss of one batch; see `lambda_loss`."""
         del dist_class
         return lambda_loss(self, model, train_batch)
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns statistics of the batch's Q-values and the learning rate."""
-        return {"cur_lr": self.cur_lr, **super().extra_grad_info(train_batch)}
 
 
 __getattr__ = lazy_policies(__name__, PQNPolicy, PQNTorchPolicy="torch", PQNTFPolicy="tf")

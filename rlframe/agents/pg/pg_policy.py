@@ -49,10 +49,9 @@ class PGPolicy(LearningPolicy):
         """Returns the loss of one batch; see `reinforce_loss`."""
         return reinforce_loss(model, dist_class, train_batch)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns `policy_loss`, also where a loss of the user's own left it as RLlib's did."""
-        names = {"policy_loss": ("pi_err", "policy_loss")}
-        return super().extra_grad_info(train_batch) or kept_by_users_loss(self, names)
+    def stats_left(self) -> dict[str, Any]:
+        """Returns `policy_loss`, where a loss of the user's own left it as RLlib's did."""
+        return kept_by_users_loss(self, {"policy_loss": ("pi_err", "policy_loss")})
 
 
 __getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")

@@ -85,6 +85,7 @@ class QMixPolicy(LearningPolicy):
     acts_for_group = True
     build_actor = staticmethod(GroupActor)
     postprocess_trajectory = postprocess_group
+    reported = ("cur_lr",)
     cur_lr: float
 
     # --- what it consists of ----------------------------------------------------------------------------------
@@ -183,10 +184,6 @@ class QMixPolicy(LearningPolicy):
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `qmix_loss`."""
         return qmix_loss(self, model, dist_class, train_batch)
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns the learning rate, and what the loss reports."""
-        return {"cur_lr": self.cur_lr, **super().extra_grad_info(train_batch)}
 
     def _learn_result(
         self, stats: Mapping[str, Any], fetches: Mapping[str, Any], custom: dict[str, Any]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlframe.models.actor_layers import BATCH_NORM_EPSILON
 from rlframe.models.layer_owner import LayerOwner
@@ -93,14 +92,9 @@ class TFLayerOwner(LayerOwner, VariableOwner):
         del layers
         return True
 
-    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
-        """Returns a copy of a variable."""
-        array: NDArray[np.float32] = self.get_weight(f"{layer}.{part}").numpy()
-        return array
-
-    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
-        """Assigns a variable."""
-        self.get_weight(f"{layer}.{part}").assign(value)
+    def spec_variable(self, layer: str, part: str) -> Any:
+        """Returns a variable."""
+        return self.get_weight(f"{layer}.{part}")
 
     def _run_spec_layer(self, layer: Layer, x: Tensor, training: bool) -> Tensor:
         """Returns what a layer makes of `x`, before its activation."""

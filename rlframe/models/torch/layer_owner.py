@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from rlframe.fast.dense_torch import dense
@@ -108,16 +107,8 @@ class TorchLayerOwner(LayerOwner):
             for layer in layers
         )
 
-    def get_spec_weight(self, layer: str, part: str) -> NDArray[np.float32]:
-        """Returns a copy of a parameter or buffer."""
-        array: NDArray[np.float32] = getattr(self._layer(layer), part).detach().cpu().numpy().copy()
-        return array
-
-    def _layer(self, name: str) -> Any:
+    def spec_variable(self, layer: str, part: str) -> Tensor:
+        """Returns a parameter or buffer."""
         owner: Any = self
-        return owner._modules.get(name) or owner.get_submodule(name)
-
-    def set_spec_weight(self, layer: str, part: str, value: NDArray[np.float32]) -> None:
-        """Sets a parameter or buffer in its place."""
-        with torch.no_grad():
-            getattr(self._layer(layer), part).copy_(torch.from_numpy(value))
+        made: Tensor = getattr(owner._modules.get(layer) or owner.get_submodule(layer), part)
+        return made

@@ -63,7 +63,7 @@ def test_merge_same_exploration_type_keeps_the_other_keys() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["EpsilonGreedy", "rlframe.exploration.exploration.EpsilonGreedy",
+@pytest.mark.parametrize("kind", ["EpsilonGreedy", "rlframe.exploration.epsilon_greedy.EpsilonGreedy",
                                   "ray.rllib.utils.exploration.epsilon_greedy.EpsilonGreedy"])  # fmt: skip
 def test_merge_same_exploration_spelled_otherwise_keeps_the_other_keys(kind: str) -> None:
     config = merged({"exploration_config": {"type": kind, "epsilon_timesteps": 5}})["exploration_config"]

@@ -153,7 +153,10 @@ def test_sum_of_two_chains_is_the_same_in_numpy_and_frameworks(framework):
     owner = import_module(f"rlframe.models.{framework}.networks")
     network = (owner.TorchNetwork if framework == "torch" else owner.TFNetwork)(Network({"obs": 4}, layers))
     names = [f"{name}.{part}" for name in ("linear", "hidden_0", "out", "inner") for part in ("weight", "bias")]
-    weights = {name: network.get_spec_weight(*name.split(".")) for name in names}
+    variables = {name: network.spec_variable(*name.split(".")) for name in names}
+    weights = {
+        name: made.detach().numpy() if framework == "torch" else made.numpy() for name, made in variables.items()
+    }
     x = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
     expected = run_chain([layer.to_spec() for layer in layers], weights, x)
     assert np.allclose(network.forward(to_tensor(framework, x)).__array__() if framework == "tf" else
