@@ -7,7 +7,6 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from rlframe.data.passes import merge_learner_infos
 from rlframe.evaluation.policy_states import policy_states, set_policy_states
 from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.plan.context import (
@@ -21,10 +20,11 @@ from rlframe.execution.plan.context import (
     SharedMetrics,
     _get_shared_metrics,
     agent_steps,
+    policy_parts,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.execution.rollout_ops import SelectExperiences, StandardizeFields
-from rlframe.execution.train_ops import policy_parts
+from rlframe.execution.train_ops import merge_learner_infos
 from rlframe.utils.errors import WorkerError
 from rlframe.utils.seeding import make_rng
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
-from rlframe.execution.concurrency_ops import QUEUE_WAIT_S, Enqueue
+from rlframe.execution.concurrency_ops import QUEUE_WAIT_S
 from rlframe.execution.learner.inline import InlineLearner
 from rlframe.execution.learner.loader import MultiGPULearnerThread
 from rlframe.execution.learner.thread import LearnerThread
@@ -55,27 +55,31 @@ def make_learner(
     return learner
 
 
-class FeedLearner(Enqueue):
+class FeedLearner:
     """Puts train batches into a learner's queue; only one may wait there until the learner has done its first step.
 
-    Takes a train batch; gives it on once it is in the queue, and not-ready markers before, as `Enqueue` does. The first
-    step may take seconds, in which TensorFlow traces or a GPU loads its kernels. Meanwhile the queue would fill up with
-    what the very first policy sampled, and the next steps would be on that.
+    Takes a train batch; gives it on once it is in the queue, and not-ready markers before. The first step may take
+    seconds, in which TensorFlow traces or a GPU loads its kernels. Meanwhile the queue would fill up with what the very
+    first policy sampled, and the next steps would be on that.
 
     Args:
         learner: The learner.
     """
 
     def __init__(self, learner: Learner) -> None:
-        super().__init__(learner.inqueue)
-        self.learner = learner
+        self.learner, self.queue = learner, learner.inqueue
+
+    def plan_args(self) -> str:
+        """Returns the capacity, for reports."""
+        return f"queue of {self.queue.maxsize or 'any size'}"
 
     def __call__(self, item: Any) -> Any:
         """Returns the item, or a not-ready marker while the queue is full, or waits for the first step."""
-        if self.learner.has_learned or self.queue.empty():
-            return super().__call__(item)
-        sleep(QUEUE_WAIT_S)
-        return _NextValueNotReady()
+        if self.queue.full() or not (self.learner.has_learned or self.queue.empty()):
+            sleep(QUEUE_WAIT_S)
+            return _NextValueNotReady()
+        self.queue.put(item)  # which has room: nobody else fills it
+        return item
 
 
 class BroadcastLearned:

@@ -18,10 +18,10 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
     agent_steps,
     concat,
+    policy_parts,
 )
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.execution.plan.local_iterator import LocalIterator
-from rlframe.execution.train_ops import policy_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlframe.data.columns import BATCH_INDEXES, SEQ_LENS
+from rlframe.data.rows import as_seq_lens
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.plan.context import (
     AGENT_STEPS_TRAINED_COUNTER,
@@ -25,6 +27,7 @@ from rlframe.execution.plan.context import (
     _get_shared_metrics,
     _NextValueNotReady,
     agent_steps,
+    policy_parts,
 )
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.utils.errors import NonFiniteError
@@ -34,38 +37,8 @@ from rlframe.utils.threads import blas_in_one_thread
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rlframe.data.sequences import IntArray
     from rlframe.execution.plan.context import Batch
-
-
-def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list[tuple[str, SampleBatch]]:
-    """Returns the ids of the policies to train, each with its rows of a batch; those without rows are left out.
-
-    Args:
-        local: The local worker.
-        batch: SampleBatch or MultiAgentBatch.
-        policies: Ids of the policies to train; all that are to be trained when empty.
-
-    Raises:
-        ValueError: If it cannot be told whose rows these are.
-    """
-    if isinstance(batch, MultiAgentBatch):
-        parts = list(batch.policy_batches.items())
-    elif DEFAULT_POLICY_ID in local.policy_map:
-        parts = [(DEFAULT_POLICY_ID, batch)]
-    elif len(local.policy_map) == 1:  # a single policy that the user named
-        parts = [(pid, batch) for pid in local.policy_map]
-    else:
-        raise ValueError(
-            f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
-            "which rows belong to which policy"
-        )
-    trains = getattr(local, "is_policy_to_train", None) or (lambda pid, _: pid in local.policies_to_train)
-    # Rows of a policy that was removed meanwhile may still be on their way.
-    known = [(pid, rows) for pid, rows in parts if rows.count > 0 and pid in local.policy_map]
-    # They share random numbers, so the order is the worker's own: that of a batch depends on who acted first where.
-    order = {pid: place for place, pid in enumerate(local.policy_map)}
-    known.sort(key=lambda part: order[part[0]])
-    return [(pid, rows) for pid, rows in known if (pid in policies if policies else trains(pid, rows))]
 
 
 class BeforeLearn:
@@ -115,10 +88,8 @@ class TrainOneStep:
                 f"Got num_sgd_iter={num_sgd_iter}, sgd_minibatch_size={sgd_minibatch_size}; "
                 "wanted 1 pass or more, and 0 rows (all) or more"
             )
-        from rlframe.data.passes import merge_learner_infos, pass_of_minibatches
         from rlframe.utils.metrics.learner_info import LearnerInfo
 
-        self._pass_of_minibatches, self._merge = pass_of_minibatches, merge_learner_infos
         self._told: type[dict[str, Any]] = LearnerInfo
         self.workers = workers
         # Remote workers come and go in this list; the local one stays.
@@ -172,7 +143,7 @@ class TrainOneStep:
                 for kept in passes
                 for minibatch in self._minibatches(kept, self.sgd_minibatch_size)
             ]
-        return self._told(self._merge(infos))
+        return self._told(merge_learner_infos(infos))
 
     def _rows_of_pass(self, policy: Any, rows: SampleBatch, index: int) -> SampleBatch:
         return rows if index == 0 or self._between_passes is None else self._between_passes(policy, rows)
@@ -180,7 +151,7 @@ class TrainOneStep:
     def _minibatches(self, rows: SampleBatch, size: int) -> Iterator[SampleBatch]:
         """Yields one pass over the rows."""
         rng = self._generator if self._shuffle else None
-        return self._pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
+        return pass_of_minibatches(rows, size, rng, drop_remainder=self._drop_remainder)
 
     def _generator(self) -> np.random.Generator:
         """Returns the stream that orders minibatches, derived from the config's seed."""
@@ -198,6 +169,87 @@ class TrainOneStep:
         """Takes the random stream back."""
         if state["rng"] is not None:
             self._generator().bit_generator.state = state["rng"]
+
+
+def pass_of_minibatches(
+    rows: SampleBatch, size: int, rng: Callable[[], np.random.Generator] | None, *, drop_remainder: bool = False
+) -> Iterator[SampleBatch]:
+    """Yields the minibatches of one pass over a batch.
+
+    Args:
+        rows: The batch. Of one that is cut into sequences whole ones are taken, and padded.
+        size: Rows per minibatch; 0 means all.
+        rng: Returns the random stream of the order, called only where there is an order to draw; None keeps the order.
+        drop_remainder: Leave out the last minibatch if it is short, unless it is the only one.
+    """
+    if not size or size >= rows.count:
+        yield rows
+        return
+    units = len(rows[SEQ_LENS]) if SEQ_LENS in rows else rows.count
+    order = np.arange(units) if rng is None else rng().permutation(units)
+    if SEQ_LENS in rows:
+        yield from sequence_minibatches(rows, size, order, drop_remainder=drop_remainder)
+        return
+    last = units - units % size if drop_remainder else units
+    for start in range(0, last, size):
+        yield rows.take(order[start : start + size])
+
+
+def sequence_minibatches(
+    batch: SampleBatch, size: int, order: IntArray, *, drop_remainder: bool = False
+) -> Iterator[SampleBatch]:
+    """Yields minibatches of whole sequences, padded.
+
+    Args:
+        batch: Rows cut into sequences, not padded.
+        size: Rows per minibatch, padding included, as in RLlib; one ends with the sequence that reaches as many.
+        order: Numbers of the sequences in the order in which they are taken.
+        drop_remainder: Leave out the last minibatch if it has fewer rows than `size`, unless it is the only one.
+    """
+    from rlframe.data.sequences import padded_sequences
+
+    count = -(-size // int(as_seq_lens(batch[SEQ_LENS]).max()))
+    for begin in range(0, len(order), count):
+        chosen = order[begin : begin + count]
+        if drop_remainder and begin > 0 and len(chosen) < count:
+            return
+        yield padded_sequences(batch, chosen=chosen)
+
+
+def merge_learner_infos(infos: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns one learner info for several minibatches (or devices).
+
+    Numbers become their mean, NaN left out; those named `min_*` and `max_*` become the smallest and the largest;
+    `td_error` arrays are joined; dicts are merged likewise; of anything else, the last is kept.
+
+    Args:
+        infos: What `policy.learn_on_batch()` returned, in order.
+    """
+    if len(infos) == 1:
+        return dict(infos[0])
+    names = list(dict.fromkeys(name for info in infos for name in info))
+    own = [dict(info) for info in infos]  # without what a LearnerInfo finds deeper
+    return {name: _merge(name, [info[name] for info in own if name in info]) for name in names}
+
+
+def _merge(name: str, values: list[Any]) -> Any:
+    first = values[0]
+    if isinstance(first, dict):
+        return merge_learner_infos([value for value in values if isinstance(value, dict)])
+    if name == "td_error":
+        return np.concatenate([np.atleast_1d(value) for value in values])
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError):  # None, text, or an array of more than one element
+        return values[-1]
+    numbers = [number for number in numbers if not math.isnan(number)]
+    if not numbers:
+        return math.nan
+    if name.startswith("min_"):
+        return min(numbers)
+    if name.startswith("max_"):
+        return max(numbers)
+    return sum(numbers) / len(numbers)
 
 
 class UpdateTargetNetwork:

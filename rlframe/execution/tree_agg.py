@@ -62,9 +62,9 @@ def train_batches(fragments: LocalIterator[Batch], config: Mapping[str, Any], se
     # With a thread that unpacks batches ahead, that is left to it.
     if config["num_multi_gpu_tower_stacks"] <= 1 or config["replay_proportion"] > 0:
         fragments = fragments.for_each(unpack)
-    mix = MixInReplay(config["replay_buffer_num_slots"], config["replay_proportion"], seed)
-    concat = ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"])
-    return fragments.combine(mix).combine(concat)
+    if config["replay_proportion"]:
+        fragments = fragments.combine(MixInReplay(config["replay_buffer_num_slots"], config["replay_proportion"], seed))
+    return fragments.combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
 
 
 def _seed(workers: Any) -> int:

@@ -8,11 +8,11 @@ from types import TracebackType
 
 from ray.tune.trainable import trainable
 
-from rlframe.execution.plan import list_nodes, local_iterator, nodes, rare_nodes
+from rlframe.execution.plan import local_iterator, nodes, rare_nodes
 from rlframe.trainer import recovery
 
 #: Files whose frames say nothing of what went wrong, but that the plan was running.
-_OF_PLANS = (local_iterator, nodes, list_nodes, rare_nodes)
+_OF_PLANS = (local_iterator, nodes, rare_nodes)
 _MACHINERY = frozenset(str(module.__file__) for module in (*_OF_PLANS, trainable, recovery))
 #: What stands between `Trainer.train` and the plan.
 _TRAINER, _STEPS = (

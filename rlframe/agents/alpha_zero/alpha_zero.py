@@ -13,8 +13,9 @@ from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.mixing_ops import SimpleReplayBuffer
+from rlframe.execution.plan.context import policy_parts
 from rlframe.execution.rollout_ops import ConcatBatches, ParallelRollouts
-from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep, policy_parts
+from rlframe.execution.train_ops import Replay, StoreToReplayBuffer, TrainOneStep
 from rlframe.trainer.template import build_trainer
 
 

@@ -20,10 +20,10 @@ from rlframe.data.columns import (
     SEQ_LENS,
     VALUE_TARGETS,
 )
-from rlframe.data.passes import pass_of_minibatches
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import padded_sequences
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
+from rlframe.execution.train_ops import pass_of_minibatches
 from rlframe.losses.masking import valid_mean, valid_rows
 from rlframe.losses.policy_gradients import explained_variance, importance_surrogate
 from rlframe.policy.backends import lazy_policies

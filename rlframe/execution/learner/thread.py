@@ -9,8 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rlframe.execution.concurrency_ops import Dequeue
-from rlframe.execution.learner.inline import BatchLearner, LearnerResult
-from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
+from rlframe.execution.learner.inline import BatchLearner, LearnerResult, MinibatchBuffer
 from rlframe.execution.plan.context import ACTIVE_CONTEXT, MetricsContext
 from rlframe.execution.plan.local_iterator import LocalIterator
 from rlframe.utils.metrics.learner_info import LEARNER_INFO, LEARNER_STATS_KEY

@@ -7,7 +7,7 @@ import threading
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
+from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.execution.plan.item_state import pack_item, unpack_item
 from rlframe.utils.timer import TimerStat
 
@@ -231,6 +231,37 @@ class OncePerTimestepsElapsed:
 def agent_steps(batch: Batch) -> int:
     """Returns the number of agent steps in a batch: rows of all policies together."""
     return int(batch.agent_steps()) if isinstance(batch, MultiAgentBatch) else int(batch.count)
+
+
+def policy_parts(local: Any, batch: Batch, policies: Sequence[str] = ()) -> list[tuple[str, SampleBatch]]:
+    """Returns the ids of the policies to train, each with its rows of a batch; those without rows are left out.
+
+    Args:
+        local: The local worker.
+        batch: SampleBatch or MultiAgentBatch.
+        policies: Ids of the policies to train; all that are to be trained when empty.
+
+    Raises:
+        ValueError: If it cannot be told whose rows these are.
+    """
+    if isinstance(batch, MultiAgentBatch):
+        parts = list(batch.policy_batches.items())
+    elif DEFAULT_POLICY_ID in local.policy_map:
+        parts = [(DEFAULT_POLICY_ID, batch)]
+    elif len(local.policy_map) == 1:  # a single policy that the user named
+        parts = [(pid, batch) for pid in local.policy_map]
+    else:
+        raise ValueError(
+            f"Got a SampleBatch for the policies {sorted(local.policy_map)}, wanted a MultiAgentBatch that says "
+            "which rows belong to which policy"
+        )
+    trains = getattr(local, "is_policy_to_train", None) or (lambda pid, _: pid in local.policies_to_train)
+    # Rows of a policy that was removed meanwhile may still be on their way.
+    known = [(pid, rows) for pid, rows in parts if rows.count > 0 and pid in local.policy_map]
+    # They share random numbers, so the order is the worker's own: that of a batch depends on who acted first where.
+    order = {pid: place for place, pid in enumerate(local.policy_map)}
+    known.sort(key=lambda part: order[part[0]])
+    return [(pid, rows) for pid, rows in known if (pid in policies if policies else trains(pid, rows))]
 
 
 def count_sampled(batch: Batch) -> Batch:

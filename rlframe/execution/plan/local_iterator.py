@@ -20,11 +20,13 @@ from rlframe.execution.plan.item_state import describe
 from rlframe.execution.plan.nodes import (
     Chain,
     FilterNode,
+    FlattenNode,
     ForEachNode,
     Node,
     ResultNode,
     SkipNotReadyNode,
     SourceNode,
+    WithinNode,
     walk,
 )
 from rlframe.utils.errors import CheckpointError
@@ -42,13 +44,6 @@ def _rare() -> ModuleType:
     from rlframe.execution.plan import rare_nodes
 
     return rare_nodes
-
-
-def _of_lists() -> ModuleType:
-    """Returns the module with the nodes between items and lists; it is loaded by plans that have one."""
-    from rlframe.execution.plan import list_nodes
-
-    return list_nodes
 
 
 @dataclass(frozen=True)
@@ -216,15 +211,15 @@ class LocalIterator(Chain[T]):
         """Collects every `n` items into a list; the last one may be shorter."""
         if n < 1:
             raise ValueError(f"Got batch({n}), wanted 1 item or more")
-        return self._with(partial(_of_lists().BatchNode, n=n), f"batch({n})")
+        return self._with(partial(_rare().BatchNode, n=n), f"batch({n})")
 
     def flatten(self) -> LocalIterator[Any]:
         """Hands on the elements of every item one by one."""
-        return self._with(_of_lists().FlattenNode, "flatten()")
+        return self._with(FlattenNode, "flatten()")
 
     def combine(self, fn: Callable[[T], Iterable[U]]) -> LocalIterator[U]:
         """Calls `fn` on every item and hands on the elements of the list that it returns one by one."""
-        return self._with(partial(_of_lists().FlattenNode, fn=fn), "combine()")
+        return self._with(partial(FlattenNode, fn=fn), "combine()")
 
     def shuffle(self, shuffle_buffer_size: int, seed: int | None = None) -> LocalIterator[T]:
         """Hands on random items out of a sliding window of `shuffle_buffer_size`."""
@@ -248,7 +243,7 @@ class LocalIterator(Chain[T]):
 
     def within(self, context: Any) -> LocalIterator[T]:
         """Pulls every item inside a context manager, which is left also where pulling raises."""
-        return self._with(partial(_rare().WithinNode, context=context), "within()")
+        return self._with(partial(WithinNode, context=context), "within()")
 
     def duplicate(self, n: int) -> list[LocalIterator[T]]:
         """Returns `n` iterators that each see every item. Items wait, without bound, for the slowest of them."""

@@ -6,6 +6,7 @@ that passes through it does not end it, and pulling an item costs one method cal
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -25,7 +26,7 @@ from rlframe.execution.plan.item_state import (
 from rlframe.utils.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 T = TypeVar("T")
 
@@ -161,6 +162,52 @@ class ForEachNode(Node):
         close_operator(self._fn)
 
 
+class FlattenNode(Node):
+    """Hands on the elements of every item one by one. With a function, the elements of what it returns."""
+
+    __slots__ = ("_fetch_start", "_fn", "_pull", "_ready")
+
+    def __init__(self, parent: Node, fn: Callable[[Any], Iterable[Any]] | None = None) -> None:
+        super().__init__(*(("flatten", "") if fn is None else describe(fn)), parents=(parent,))
+        self._pull = parent.pull
+        self._fn = fn
+        self._ready: deque[Any] = deque()
+        self._fetch_start = getattr(fn, "_on_fetch_start", None)
+
+    @override
+    def pull(self) -> Any:
+        while not self._ready:
+            if self._fetch_start is not None:
+                self._fetch_start()
+            item = self._pull()
+            if isinstance(item, _NextValueNotReady):
+                return item
+            started = perf_counter()
+            try:
+                elements = item if self._fn is None else self._fn(item)
+                if isinstance(elements, _NextValueNotReady):
+                    return elements
+                self._ready.extend(elements)
+            except StopIteration as error:
+                raise RuntimeError(f"{self.name} raised StopIteration; return an empty list instead") from error
+            self.seconds += perf_counter() - started
+        self.items += 1
+        return self._ready.popleft()
+
+    @override
+    def get_state(self) -> Any:
+        return {"operator": operator_state(self._fn), "ready": pack_item(list(self._ready))}
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._fn, state["operator"])
+        self._ready = deque(unpack_item(state["ready"]))
+
+    @override
+    def close(self) -> None:
+        close_operator(self._fn)
+
+
 class FilterNode(Node):
     """Drops the items for which a predicate is false."""
 
@@ -194,6 +241,37 @@ class FilterNode(Node):
     @override
     def set_state(self, state: Any) -> None:
         restore_operator(self._fn, state["operator"])
+
+
+class WithinNode(Node):
+    """Pulls every item inside a context manager, such as a learner thread that works only meanwhile."""
+
+    __slots__ = ("_context", "_pull")
+
+    def __init__(self, parent: Node, context: Any) -> None:
+        super().__init__(*describe(context), parents=(parent,))
+        self._pull = parent.pull
+        self._context = context
+
+    @override
+    def pull(self) -> Any:
+        with self._context:
+            item = self._pull()
+        if not isinstance(item, _NextValueNotReady):
+            self.items += 1
+        return item
+
+    @override
+    def get_state(self) -> Any:
+        return operator_state(self._context)
+
+    @override
+    def set_state(self, state: Any) -> None:
+        restore_operator(self._context, state)
+
+    @override
+    def close(self) -> None:
+        close_operator(self._context)
 
 
 class SkipNotReadyNode(Node):

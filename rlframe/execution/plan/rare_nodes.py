@@ -1,4 +1,4 @@
-"""Operators that few plans have: contexts, shuffles, copies of a stream, calls as Ray tasks."""
+"""Operators that few plans have: lists of items, shuffles, copies of a stream, calls as Ray tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from typing_extensions import override
 
 from rlframe.execution.plan.context import _get_shared_metrics, _NextValueNotReady
 from rlframe.execution.plan.item_state import (
-    close_operator,
     describe,
     operator_state,
     pack_item,
     restore_operator,
     unpack_item,
 )
-from rlframe.execution.plan.list_nodes import fill
 from rlframe.execution.plan.nodes import Node
 from rlframe.utils.seeding import entropy_seed, make_rng
 
@@ -25,35 +23,60 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-class WithinNode(Node):
-    """Pulls every item inside a context manager, such as a learner thread that works only meanwhile."""
+def fill(items: list[Any], size: int, pull: Callable[[], Any]) -> _NextValueNotReady | None:
+    """Pulls items into a list until there are `size`, or until no more come.
 
-    __slots__ = ("_context", "_pull")
+    Args:
+        items: Is filled; it keeps what came before one that was not ready.
+        size: How many.
+        pull: Gives the next.
 
-    def __init__(self, parent: Node, context: Any) -> None:
-        super().__init__(*describe(context), parents=(parent,))
+    Returns:
+        None, or the marker of an item that is not ready.
+
+    Raises:
+        StopIteration: If no more come, and the list is empty.
+    """
+    while len(items) < size:
+        try:
+            item = pull()
+        except StopIteration:
+            if not items:
+                raise
+            return None
+        if isinstance(item, _NextValueNotReady):
+            return item
+        items.append(item)
+    return None
+
+
+class BatchNode(Node):
+    """Collects `n` items into a list; the last list may be shorter."""
+
+    __slots__ = ("_collected", "_n", "_pull")
+
+    def __init__(self, parent: Node, n: int) -> None:
+        super().__init__("batch", str(n), parents=(parent,))
         self._pull = parent.pull
-        self._context = context
+        self._n = n
+        self._collected: list[Any] = []
 
     @override
     def pull(self) -> Any:
-        with self._context:
-            item = self._pull()
-        if not isinstance(item, _NextValueNotReady):
-            self.items += 1
-        return item
+        waits = fill(self._collected, self._n, self._pull)
+        if waits is not None:
+            return waits
+        collected, self._collected = self._collected, []
+        self.items += 1
+        return collected
 
     @override
     def get_state(self) -> Any:
-        return operator_state(self._context)
+        return pack_item(self._collected)
 
     @override
     def set_state(self, state: Any) -> None:
-        restore_operator(self._context, state)
-
-    @override
-    def close(self) -> None:
-        close_operator(self._context)
+        self._collected = unpack_item(state)
 
 
 class ShuffleNode(Node):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from rlframe.data.passes import sequence_minibatches
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences, padded_sequences
+from rlframe.execution.train_ops import sequence_minibatches
 
 
 def collected():

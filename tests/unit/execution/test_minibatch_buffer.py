@@ -4,7 +4,7 @@ import queue
 
 import pytest
 
-from rlframe.execution.learner.minibatch_buffer import MinibatchBuffer
+from rlframe.execution.learner.inline import MinibatchBuffer
 from tests.helpers.fakes_execution import make_batch
 
 

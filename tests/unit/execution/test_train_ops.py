@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.data.passes import merge_learner_infos
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.execution.gradient_ops import ApplyGradients, AverageGradients, ComputeGradients
 from rlframe.execution.plan.context import MetricsContext, _get_shared_metrics
@@ -16,6 +15,7 @@ from rlframe.execution.train_ops import (
     MultiGPUTrainOneStep,
     TrainOneStep,
     UpdateTargetNetwork,
+    merge_learner_infos,
 )
 from tests.helpers.fakes_execution import FakeWorker, FakeWorkerSet, iterate, make_batch
 
