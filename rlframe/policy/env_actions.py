@@ -28,9 +28,9 @@ class EnvActions:
         `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
         """
         if unsquash is None:
-            unsquash = bool(self.config.normalize_actions)
+            unsquash = bool(self.config["normalize_actions"])
         if clip is None:
-            clip = bool(self.config.clip_actions)
+            clip = bool(self.config["clip_actions"])
         if self._acts_in_points:
             actions = np.asarray(actions).argmax(-1)
         if self._counts_from_elsewhere:
@@ -45,7 +45,7 @@ class EnvActions:
         """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
         if self._counts_from_elsewhere:
             action = map_space(to_zero, action, self.action_space_struct)
-        if self.config.normalize_actions:
+        if self.config["normalize_actions"]:
             action = normalize_action(action, self.action_space_struct)
         if self._acts_in_points:
             return corners(np.asarray(action), self.action_space)

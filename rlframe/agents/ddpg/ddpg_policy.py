@@ -92,7 +92,7 @@ class DDPGPolicy(LearningPolicy):
     #: Whether the loss reads a model of the program's own in place of the networks.
     takes_own_model = True
     fused_gradients: FusedGradients | None = FusedGradients(
-        {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseDDPGGradients"},
+        {"torch": "rlframe.agents.ddpg.dense_ddpg_torch:DenseDDPGGradients"},
         ("loss", "next_value", "target_actions", "trusted", "actor_loss", "penalty", "output", "keep"),
     )
 
@@ -230,13 +230,13 @@ class DDPGPolicy(LearningPolicy):
         """Returns the losses of actor and critics, of RLlib's in TensorFlow, which was the sum, and left them."""
         return parts_left(self, losses, "actor_loss", "critic_loss")
 
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""
-        return super().extra_compute_grad_fetches() or td_error_left(self)
+    def rows_left(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` that a loss of the user's own left as RLlib's did."""
+        return td_error_left(self)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns losses and Q-values, also where a loss of the user's own left them as RLlib's did."""
-        return super().extra_grad_info(train_batch) or means_kept(self, "actor_loss", "critic_loss")
+    def stats_left(self) -> dict[str, Any]:
+        """Returns the losses that such a loss left."""
+        return means_kept(self, "actor_loss", "critic_loss")
 
     def output(self, model: Any, critic: Tensor, actor: Tensor | None, td_error: Tensor, q: Tensor) -> LossOutput:
         """Returns the losses with their penalties, and the report.

@@ -1,30 +1,34 @@
-"""Losses of SAC, DDPG and TD3 and their gradients for dense networks without autograd: the same numbers in less time.
+"""Losses of SAC and their gradients for dense networks without autograd, and what DDPG and TD3 share with them.
 
-Nothing here is needed to understand these: `SACPolicy` and `DDPGPolicy` say what is computed, and a test holds both to
-the same gradients.
+Nothing here is needed to understand these: `SACPolicy` says what is computed, and a test holds both to the same
+gradients.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN, bootstrapped, smallest, squashed_gaussian
+from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN
+from rlframe.models.gaussian import HALF_LOG_2PI
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.spec import Network
 from rlframe.models.torch.dense_chain import DenseChain, as_rows
+from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.flat import FlatAdam
 from rlframe.policy.torch.fused import FusedLoss
 
 
-class _DenseCritics(FusedLoss):
-    """Critics of observation and action, side by side, made of dense layers; see the classes below.
+class DenseCritics(FusedLoss):
+    """Critics of observation and action, side by side, made of dense layers; see the classes that learn with them.
 
     Args:
         policy: A policy with an actor and critics as its `networks`.
@@ -37,9 +41,9 @@ class _DenseCritics(FusedLoss):
         super().__init__(policy)
         self._limit = policy.config.huber_threshold if policy.config.use_huber else math.inf
         targets = policy.target_model if policy.target_networks else policy.model
-        self._actor = _chain(policy.model, "actor")
-        self._critics = [_chain(policy.model, name) for name in policy.critic_names]
-        self._targets = [_chain(targets, name) for name in policy.critic_names]
+        self._actor = chain_of(policy.model, "actor")
+        self._critics = [chain_of(policy.model, name) for name in policy.critic_names]
+        self._targets = [chain_of(targets, name) for name in policy.critic_names]
 
     @classmethod
     def knows(cls, policy: Any) -> bool:
@@ -61,8 +65,7 @@ class _DenseCritics(FusedLoss):
     def _target_value(self, next_obs: Tensor, actions: Tensor) -> Tensor:
         """Returns the smallest of the target critics' values. Float [B]."""
         after = torch.cat((next_obs, actions), 1)
-        value: Tensor = smallest([critic(after)[:, 0] for critic in self._targets])
-        return value
+        return functools.reduce(torch.minimum, [critic(after)[:, 0] for critic in self._targets])
 
     def _fill_critics(self, x: Tensor, targets: Tensor, batch: SampleBatch) -> tuple[Tensor, list[Tensor], Tensor]:
         """Fills the critics' gradients; returns the sum of losses, each one's TD errors [B], the first's values [B].
@@ -93,7 +96,7 @@ class _DenseCritics(FusedLoss):
         return (slope, per_row) if weights is None else (weights * slope, weights * per_row)
 
 
-class DenseSACGradients(_DenseCritics):
+class DenseSACGradients(DenseCritics):
     """Fills the gradients of SAC's losses for a squashed Gaussian and critics of dense layers.
 
     With z = μ + σε, a = tanh z, g = ∂ min_i Q_i(s, a) / ∂a and B rows:
@@ -126,12 +129,12 @@ class DenseSACGradients(_DenseCritics):
         noise, next_noise = (batch[name] for name in policy.noise_columns)
         obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         rows, alpha = len(obs), model.log_alpha.exp()
-        next_own, next_logp = squashed_gaussian(self._actor(next_obs), next_noise)
+        next_own, next_logp = _drawn(self._actor(next_obs), next_noise)
         next_value = self._target_value(next_obs, next_own)
-        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value - alpha * next_logp)
+        targets = batch[REWARDS] + batch[DISCOUNTS] * (next_value - alpha * next_logp)
         critic_loss, errors, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
         acting = self._actor.forward(obs)
-        own, logp = squashed_gaussian(acting[-1], noise)
+        own, logp = _drawn(acting[-1], noise)
         own_value, ascent = self._ascent(obs, own)
         slopes = self._own_slopes(acting[-1], own, noise, alpha / rows, ascent / rows)
         self._actor.backward(acting, torch.cat(slopes, 1), input_grad=False)
@@ -140,9 +143,21 @@ class DenseSACGradients(_DenseCritics):
         actor_loss = (alpha * logp - own_value).mean()
         alpha_loss = -model.log_alpha * surplus
         td_error = sum(error.abs() for error in errors) / len(errors)
-        output = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, values, own)
-        policy.keep_output(output)
-        losses: Mapping[str, Tensor] = output.losses
+        log_alpha = model.log_alpha + 0.0  # not the variable itself, which is about to move
+        losses = {"actor": actor_loss, "critic": critic_loss, "alpha": alpha_loss}
+        stats = {
+            "actor_loss": actor_loss,
+            "critic_loss": critic_loss / len(self._critics),
+            "alpha_loss": alpha_loss,
+            "alpha_value": alpha,
+            "log_alpha_value": log_alpha,
+            "target_entropy": torch.zeros_like(log_alpha) + policy.target_entropy,
+            "policy_t": own.mean(),
+            "mean_q": values.mean(),
+            "max_q": values.max(),
+            "min_q": values.min(),
+        }
+        policy.keep_output(LossOutput(losses, stats, {"td_error": td_error}))
         return losses
 
     def _ascent(self, obs: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -176,71 +191,22 @@ class DenseSACGradients(_DenseCritics):
         return by_mean, by_log_std
 
 
-class DenseDDPGGradients(_DenseCritics):
-    """Fills the gradients of DDPG's and TD3's losses for an actor and critics of dense layers.
-
-    With B rows:   ∂ actor / ∂μ = −∂Q_1(s, μ) / ∂μ / B
-
-    Args:
-        policy: A `DDPGPolicy`.
-
-    Raises:
-        ValueError: If its networks are not made of dense layers alone.
-    """
-
-    def __init__(self, policy: Any) -> None:
-        super().__init__(policy)
-        self._target_actor = _chain(policy.target_model, "actor")
-
-    @classmethod
-    def _knows(cls, policy: Any) -> bool:
-        """Returns whether networks fit: those that are no dense ones are found when the chains are made."""
-        del policy
-        return True
-
-    def host_state(self) -> tuple[Any, ...] | None:
-        """Returns whether the actor steps, and the config's numbers.
-
-        None where bounds of actions are arrays, which are copied to the device.
-        """
-        policy, config = self._policy, self._policy.config
-        if not all(isinstance(bound, float) for bound in policy.bounds):
-            return None
-        smoothing = config.smooth_target_policy, config.target_noise, config.target_noise_clip
-        return (policy.due("actor"), config.l2_reg, *smoothing, *policy.bounds)
-
-    @torch.no_grad()
-    def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
-        """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
-        policy, model = self._policy, self._policy.model
-        obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
-        next_value = self._target_value(next_obs, policy.target_actions(self._target_actor(next_obs), batch))
-        targets = bootstrapped(batch[REWARDS], batch[DISCOUNTS], next_value)
-        critic_loss, errors, values = self._fill_critics(torch.cat((obs, batch[ACTIONS]), 1), targets, batch)
-        decay = policy.config.l2_reg or 0.0
-        actor_loss = self._fill_actor(obs) if policy.due("actor") else None
-        if decay:
-            for chain in (*self._critics, *(() if actor_loss is None else (self._actor,))):
-                chain.add_decay(decay)
-        output = policy.output(model, critic_loss, actor_loss, errors[0], values)
-        policy.keep_output(output)
-        losses: Mapping[str, Tensor] = output.losses
-        return losses
-
-    def _fill_actor(self, obs: Tensor) -> Tensor:
-        """Fills the actor's gradients, and returns its loss, a scalar."""
-        acting = self._actor.forward(obs)
-        kept = self._critics[0].forward(torch.cat((obs, acting[-1]), 1))
-        slope = self._critics[0].input_gradient(kept, torch.full_like(kept[-1], -1.0 / len(obs)))
-        self._actor.backward(acting, slope[:, obs.shape[1] :].contiguous(), input_grad=False)
-        return -kept[-1].mean()
+def _drawn(inputs: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns actions [B, A] and their log-densities [B] of the actor's outputs [B, 2A]; see `squashed_gaussian`."""
+    mean, log_std = inputs.chunk(2, 1)
+    log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+    z = mean + log_std.exp() * noise
+    normal = -0.5 * noise.square() - log_std - HALF_LOG_2PI
+    slope = 2.0 * (math.log(2.0) - z - functional.softplus(-2.0 * z))
+    return z.tanh(), (normal - slope).sum(-1)
 
 
-def _chain(networks: Any, name: str) -> DenseChain:
+def chain_of(networks: Any, name: str) -> DenseChain:
+    """Returns the layers of one of a policy's networks; a ValueError where it is a network of the user's own."""
     network = getattr(networks, name)
     if not isinstance(getattr(network, "spec", None), Network):
         raise ValueError(f"{name} is a network of the user's own")
     return DenseChain(network, [layer.to_spec() for layer in network.spec.layers])
 
 
-__all__ = ["DenseDDPGGradients", "DenseSACGradients"]
+__all__ = ["DenseCritics", "DenseSACGradients", "chain_of"]

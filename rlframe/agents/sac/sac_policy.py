@@ -10,26 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
-from rlframe.agents.families.own_model import distribution_of_features, held, of_constants, own_weights
+from rlframe.agents.families.own_model import distribution_of_features, own_weights
 from rlframe.agents.families.replayed_sequences import (
-    encoded,
-    encoded_next,
     histories,
     prepare_sequences,
-    steps_of,
-    td_errors_to_replay,
 )
 from rlframe.agents.families.td_errors import error_loss, td_error_left, td_error_of
 from rlframe.agents.families.users_losses import means_kept, parts_left
+from rlframe.agents.sac.sac_losses import actor_critic_loss, sum_of
 from rlframe.agents.sac.sac_model import (
     SACModelMethods,
     build_sac_model_and_action_dist,
     is_own,
     log_of_alpha,
-    networks_in,
 )
-from rlframe.agents.sac.target_entropy import TargetEntropy
-from rlframe.data.columns import ACTIONS, DISCOUNTS, REWARDS, WEIGHTS
+from rlframe.data.columns import ACTIONS
 from rlframe.data.n_step import (
     LOSS_COLUMNS,
     SAMPLED_COLUMNS,
@@ -39,15 +34,10 @@ from rlframe.data.n_step import (
 )
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.losses.actor_critic import (
-    bootstrapped,
-    expected,
     quantile_huber,
     smallest,
-    squashed_gaussian,
     truncated_quantiles,
 )
-from rlframe.losses.masking import valid_mean, valid_rows
-from rlframe.losses.q_learning import select_by_action
 from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
@@ -55,6 +45,7 @@ from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradient
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
+from rlframe.utils.numpy import convert_to_numpy
 
 if TYPE_CHECKING:
     from rlframe.agents.sac.sac import SACConfig
@@ -95,7 +86,7 @@ class SACPolicy(LearningPolicy):
     left_names: tuple[str, ...] = ("actor_loss", "critic_loss", "alpha_loss", "policy_t")
     fused_gradients: FusedGradients | None = FusedGradients(
         {"torch": "rlframe.agents.families.dense_actor_critic_torch:DenseSACGradients"},
-        ("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "keep"),
+        ("loss", "critic_loss", "critics", "target_value", "entropy_bonus", "output", "keep"),
     )
 
     # --- what it consists of ----------------------------------------------------------------------------------
@@ -210,7 +201,7 @@ class SACPolicy(LearningPolicy):
         if self.discrete:
             return {}
         shape = (rows, self.action_size)
-        if self.config.deterministic_loss:
+        if self.config.get("_deterministic_loss"):
             return {NOISE: np.zeros(shape, np.float32), NEXT_NOISE: np.zeros(shape, np.float32)}
         return {NOISE: rng.standard_normal(shape, np.float32), NEXT_NOISE: rng.standard_normal(shape, np.float32)}
 
@@ -242,7 +233,7 @@ class SACPolicy(LearningPolicy):
             errors = [value - targets for value in values]
             per_row, sizes = [error_loss(self, error) for error in errors], [ops.abs(error) for error in errors]
         weighted = [mean(row if weights is None else weights * row) for row in per_row]
-        return _sum(weighted), ops.stop_gradient(_sum(sizes) / len(sizes))
+        return sum_of(weighted), ops.stop_gradient(sum_of(sizes) / len(sizes))
 
     def target_value(self, values: list[Tensor]) -> Tensor:
         """Returns what several target critics say together: the smallest, or quantiles without the largest."""
@@ -260,15 +251,12 @@ class SACPolicy(LearningPolicy):
         single = not self.discrete and self.config.n_quantiles == 1
         return [values[:, 0] for values in made] if single else made
 
-    def extra_compute_grad_fetches(self) -> dict[str, Any]:
-        """Returns the TD errors `[B]` of the batch, also where a loss of the user's own left them as RLlib's did."""
-        return super().extra_compute_grad_fetches() or td_error_left(self)
+    def rows_left(self) -> dict[str, Any]:
+        """Returns the TD errors `[B]` that a loss of the user's own left as RLlib's did."""
+        return td_error_left(self)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns losses, α and Q-values, also where a loss of the user's own left them as RLlib's did."""
-        return super().extra_grad_info(train_batch) or self._stats_left()
-
-    def _stats_left(self) -> dict[str, Any]:
+    def stats_left(self) -> dict[str, Any]:
+        """Returns losses and α that such a loss left."""
         left = means_kept(self, *self.left_names)
         if left and hasattr(self.model, "log_alpha"):
             log_alpha = ops.stop_gradient(self.model.log_alpha) + 0.0
@@ -299,100 +287,37 @@ class SACPolicy(LearningPolicy):
         return LossOutput(losses, report, {"td_error": td_error})
 
 
-def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
-    """Returns the losses of actor, critics and α for one batch; the equations are those of `SACPolicy`."""
-    del dist_class
-    model = networks_in(model)
-    return (_discrete_losses if policy.discrete else _continuous_losses)(policy, model, train_batch)
-
-
-def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
-    steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
-    next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
-    actions, alpha = steps[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
-    own, logp = squashed_gaussian(model.actor(held(seen)), steps[NOISE])
-    next_own, next_logp = of_constants(
-        lambda later: squashed_gaussian(model.actor(later), steps[NEXT_NOISE]), next_seen
-    )
-    values, next_values = _critics_of_step(policy, model, batch, (seen, next_seen), (actions, next_own))
-    next_value = policy.target_value(next_values)
-    bonus = policy.entropy_bonus(alpha, next_logp)
-    soft = next_value + (ops.expand_like(bonus, next_value) if len(next_value.shape) > 1 else bonus)
-    targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
-    critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
-    own_values = policy.critics(model, held(seen), own, frozen=True)
-    if policy.config.n_quantiles > 1:
-        own_value = _sum([ops.mean(value, axis=1) for value in own_values]) / len(own_values)
-    else:
-        own_value = smallest(own_values)
-    actor_loss = mean(alpha * logp - own_value)
-    alpha_loss = -mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
-    td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(own))
-
-
-def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
-    steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
-    next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
-    alpha = ops.stop_gradient(ops.exp(model.log_alpha))
-    log_probs = ops.log_softmax(model.actor(held(seen)))
-    probs = ops.exp(log_probs)
-    next_log_probs = ops.stop_gradient(ops.log_softmax(model.actor(next_seen)))
-    every, next_every = _critics_of_step(policy, model, batch, (seen, next_seen), None)
-    bonus = policy.entropy_bonus(alpha, next_log_probs)
-    soft = expected(ops.exp(next_log_probs), smallest(next_every) + bonus)
-    targets = bootstrapped(steps[REWARDS], steps[DISCOUNTS], soft)
-    values = [select_by_action(value, steps[ACTIONS]) for value in every]
-    critic_loss, td_error = policy.critic_loss(values, targets, steps.get(WEIGHTS), mean)
-    own = ops.stop_gradient(smallest(every))
-    actor_loss = mean(expected(probs, alpha * log_probs - own))
-    surplus = ops.stop_gradient(log_probs + policy.target_entropy)
-    alpha_loss = -mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
-    td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(every[0]), told(log_probs))
-
-
-def _critics_of_step(
-    policy: SACPolicy,
-    model: Any,
-    batch: SampleBatch,
-    ends: tuple[Tensor, Tensor],
-    actions: tuple[Tensor, Tensor] | None,
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Returns the critics' values of what was done, and the target critics' of what follows, as constants.
-
-    With batch normalisation and without a target network both come from one pass: the statistics are those of present
-    and next steps together, as Bhatt et al. 2024, section 3.2, have it.
+class TargetEntropy(Component):
+    """Has `policy.target_entropy`, which the loss reads, follow `policy.model.target_entropy`, which RLlib's loss read.
 
     Args:
-        policy: The policy.
-        model: Its networks.
-        batch: Tensors.
-        ends: Features at both ends of the steps, of the policy's own encoder.
-        actions: Actions at both ends; None where critics value every choice.
+        policy: A `SACPolicy` with its model; what the model begins with counts, too.
     """
-    taken, follow = ([], []) if actions is None else ([actions[0]], [actions[1]])
-    normed, (seen, next_seen) = bool(policy.config.critic_batch_norm), ends
-    if not policy.target_networks and normed:
-        both = [ops.concat(pair, axis=0) for pair in zip([seen, *taken], [next_seen, *follow], strict=True)]
-        rows = ops.row_count(seen)
-        made = policy.critics(model, *both, training=True)
-        return [value[:rows] for value in made], [ops.stop_gradient(value[rows:]) for value in made]
-    values = policy.critics(model, seen, *taken, training=normed)
-    networks = networks_in(policy.target_model) if policy.target_networks else model
-    later = encoded_next(policy, networks, batch) if policy.target_networks else next_seen
 
-    def target(later: Tensor) -> tuple[Tensor, ...]:
-        return tuple(policy.critics(networks, later, *follow))
+    def __init__(self, policy: Any) -> None:
+        self._policy = policy
+        self._of_config = self._seen = _number(policy.target_entropy)
 
-    return values, list(of_constants(target, later))
+    def before_learning(self, samples: SampleBatch) -> None:
+        """Takes the model's value, if that is another than before."""
+        del samples
+        value = _number(self._policy.model.target_entropy)
+        if np.float32(value) != np.float32(self._seen):
+            self._policy.target_entropy = self._seen = value
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the value where it is no longer that of the config."""
+        value = _number(self._policy.target_entropy)
+        return {} if value == self._of_config else {"value": value}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the value, until the model's is set again."""
+        self._policy.target_entropy = state.get("value", self._of_config)
 
 
-def _sum(tensors: list[Tensor]) -> Tensor:
-    total = tensors[0]
-    for tensor in tensors[1:]:
-        total = total + tensor
-    return total
+def _number(value: Any) -> float:
+    """Returns what a program has set as a number; copies of RLlib's loss leave the model's tensor in the policy."""
+    return float(value.item() if hasattr(value, "item") else np.ravel(convert_to_numpy(value))[0])
 
 
 __getattr__ = lazy_policies(__name__, SACPolicy, SACTorchPolicy="torch", SACTFPolicy="tf")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from rlframe.models.modelv2 import states_of
 from rlframe.policy.framework_acting import FrameworkActing
 from rlframe.policy.inference import Acted
 from rlframe.policy.own_inference import sampled
+from rlframe.policy.torch.flat import take_all_back
 from rlframe.policy.torch.flat_optimizers import FlatOptimizer
 from rlframe.policy.torch.host_copy import HostCopy, fits
 from rlframe.policy.users_code import method
@@ -53,13 +55,11 @@ class TorchActing(FrameworkActing):
         flats = [made.flat for made in getattr(self, "_optimizers", ()) if isinstance(made, FlatOptimizer)]
         members = {id(member) for flat in flats for member in flat.members()}
         others = [(p, p.data_ptr(), arrays[name]) for name, p in self.model.named_parameters() if id(p) not in members]
-        if len(flats) == 1 and not others and copy is None:
-            take_back: Callable[[], None] = flats[0].take_back
-            return take_back
+        if not others and copy is None:
+            return flats[0].take_back if len(flats) == 1 else functools.partial(take_all_back, flats)
 
         def renew() -> None:
-            for flat in flats:
-                flat.take_back()
+            take_all_back(flats)
             if copy is not None:
                 copy()
             for parameter, place, array in others:

@@ -101,6 +101,12 @@ class FlatParameters:
         return norm
 
 
+def take_all_back(flats: Iterable[FlatParameters]) -> None:
+    """Does what `take_back` does for several buffers."""
+    for flat in flats:
+        flat.take_back()
+
+
 def any_frozen(optimizers: Iterable[torch.optim.Optimizer]) -> bool:
     """Takes back what programs set (`take_back`); returns whether one of these steps what is frozen."""
     for optimizer in optimizers:
