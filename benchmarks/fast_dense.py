@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from rlframe.fast import dense_torch
+from rlframe.fast import dense_layer_torch, dense_torch
 
 SHAPES = [(256, 256, "relu"), (128, 256, "tanh"), (32, 256, "relu"), (128, 64, "tanh"), (256, 400, "relu")]
 
@@ -21,7 +21,7 @@ def seconds_of(layers, x, activation, function, repeat):
     for _ in range(repeat):
         y = x
         for layer in layers:
-            y = dense_torch.dense(y, layer, activation, function)
+            y = dense_layer_torch.dense(y, layer, activation, function)
         y.sum().backward()
     return (time.perf_counter() - started) / repeat
 
@@ -31,7 +31,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
-    onednn = dense_torch._onednn
+    onednn = dense_torch.onednn
     print(f"oneDNN's layers are {'on' if onednn else 'off'} here; PyTorch {torch.__version__}")
     onednn = onednn or torch.ops.mkldnn._linear_pointwise.default
     for rows, width, activation in SHAPES:
@@ -41,7 +41,7 @@ def main():
         best = {}
         for _ in range(rounds):
             for side, operation in (("own", None), ("fast", onednn)):
-                dense_torch._onednn = operation
+                dense_torch.onednn = operation
                 taken = seconds_of(layers, x, activation, function, repeat)
                 best[side] = min(best.get(side, taken), taken)
         ratio = best["own"] / best["fast"]

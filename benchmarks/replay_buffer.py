@@ -26,7 +26,7 @@ import numpy as np
 
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
-from rlframe.replay.transition_buffers import SumTree
+from rlframe.replay.prioritized_buffer import SumTree
 
 ALPHA, BETA = 0.6, 0.4
 EPISODE = 25  # mean length, steps

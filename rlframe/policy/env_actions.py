@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -28,9 +30,9 @@ class EnvActions:
         `normalize_actions` maps [-1, 1] to the bounds and clips; without it `clip_actions` clips.
         """
         if unsquash is None:
-            unsquash = bool(self.config["normalize_actions"])
+            unsquash = bool(self.config.normalize_actions)
         if clip is None:
-            clip = bool(self.config["clip_actions"])
+            clip = bool(self.config.clip_actions)
         if self._acts_in_points:
             actions = np.asarray(actions).argmax(-1)
         if self._counts_from_elsewhere:
@@ -41,11 +43,19 @@ class EnvActions:
             return unsquash_action(actions, self.action_space_struct)
         return clip_action(actions, self.action_space_struct) if clip else actions
 
+    def env_actions_map(self) -> Callable[[Any], Any]:
+        """Returns `to_env_actions`, or as much of it as the space and the config, as they are now, need."""
+        elsewhere = self._acts_in_points or self._counts_from_elsewhere or self._acts_in_numbers
+        own = type(self).to_env_actions is not EnvActions.to_env_actions
+        if own or elsewhere or not self.config.normalize_actions:
+            return self.to_env_actions
+        return functools.partial(unsquash_action, action_space_struct=self.action_space_struct)
+
     def from_env_action(self, action: Any) -> Any:
         """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""
         if self._counts_from_elsewhere:
             action = map_space(to_zero, action, self.action_space_struct)
-        if self.config["normalize_actions"]:
+        if self.config.normalize_actions:
             action = normalize_action(action, self.action_space_struct)
         if self._acts_in_points:
             return corners(np.asarray(action), self.action_space)

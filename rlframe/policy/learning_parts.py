@@ -7,7 +7,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from rlframe.data.columns import VALID_MASK
@@ -135,14 +134,6 @@ class LearningParts:
 
     def make_components(self: Any) -> dict[str, Component]:
         """Returns parts with a state of their own, by name; called when model and optimisers are there."""
-        return {}
-
-    def random_columns(self: Any, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """Returns the random numbers that the loss of a batch needs, as columns `[rows, ...]`.
-
-        Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
-        """
-        del rows, rng
         return {}
 
     def stream_seed(self: Any, *path: int | str) -> int:

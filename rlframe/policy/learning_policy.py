@@ -38,8 +38,11 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     samples_by_compute_actions = False
     #: Columns that the loss reads; None makes all of them tensors.
     learn_columns: tuple[str, ...] | None = None
-    #: Attributes that the report has beside what the loss told, such as `cur_lr`.
-    reported: tuple[str, ...] = ()
+    #: What the report has beside what the loss told: by name, such as `cur_lr`, the attribute.
+    reported: Mapping[str, str] = {}
+    #: Columns of noise that the loss draws actions with, and its deviation; see `random_columns`.
+    noise_columns: tuple[str, ...] = ()
+    noise_std = 1.0
     #: Whether the network has noise of its own while exploring.
     _noisy_network = False
     #: Whether `before_loss_init` is still to come.
@@ -47,6 +50,8 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     #: Rows that count in the batch now learned from, where an optimiser's limits are for sums; see `RowSums`.
     rows_learned: float
 
+    #: Numbers in an action, of policies with `noise_columns`.
+    action_size: int
     _optimizers: list[Any]
     model: Any
     #: The model's copies, one per device.
@@ -75,7 +80,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         #: Learner steps so far.
         self.num_updates = 0
         self._due: frozenset[str] = frozenset()
-        draws = type(self).random_columns is not LearningPolicy.random_columns
+        draws = type(self).random_columns is not LearningPolicy.random_columns or self.noise_columns
         self._loss_rng = make_rng(self._policy_seed, "loss", *self._agent_stream) if draws else None
         #: Number that sizes of train batches, and the rows of the first run, are a multiple of.
         self.batch_divisibility_req = 1
@@ -122,17 +127,25 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         del train_batch
         per_row = self._per_row
         told = {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
-        return {name: getattr(self, name) for name in self.reported} | (told or self.stats_left())
+        if not (told and told.keys() >= self.kept_names.keys()):
+            told = self.stats_left() | told
+        return {name: getattr(self, attribute) for name, attribute in self.reported.items()} | told
 
     stats_fn = extra_grad_info
 
     def stats_left(self) -> dict[str, Any]:
-        """Hook: returns the statistics of a loss of the user's own that told none, where it left them elsewhere."""
+        """Hook: returns statistics that a loss of the user's own left elsewhere; called where it did not tell all."""
         return {}
 
     def rows_left(self) -> dict[str, Any]:
         """Hook: returns what such a loss left by row, such as `td_error`."""
         return {}
+
+    def update_value_normalizer(self, rows: SampleBatch) -> None:
+        """Takes a train batch's value targets into PopArt's moments, if they come from there; values stay the same."""
+        popart: Any = self.components.get("popart")
+        if popart is not None:
+            popart.update_from(rows)
 
     def update_target(self, tau: float | None = None) -> None:
         """Moves the target network, if there is one, towards the online one: target := τ · online + (1 − τ) · target.
@@ -206,6 +219,14 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     def complete_batch(self, batch: SampleBatch) -> SampleBatch:
         """Returns a train batch with the columns that the loss cannot do without, where it comes from elsewhere."""
         return with_weights(self, batch) if DISCOUNTS in batch else batch
+
+    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
+        """Returns the random numbers that the loss of a batch needs: normal ones `[rows, action_size]` by default.
+
+        Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
+        """
+        shape, std = (rows, self.action_size), np.float32(self.noise_std)
+        return {name: std * rng.standard_normal(shape, np.float32) for name in self.noise_columns}
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.

@@ -26,6 +26,7 @@ from rlframe.policy.policy_state import PolicyState, State
 from rlframe.policy.requested_actions import RequestedActions, unbatch_one
 from rlframe.policy.rllib_names import RLlibPolicyNames
 from rlframe.policy.users_code import PolicyType, method, users_way, widen, with_attributes
+from rlframe.utils.numpy import convert_to_numpy
 from rlframe.utils.schedules.constant_schedule import ConstantSchedule
 from rlframe.utils.schedules.schedule import PiecewiseSchedule
 from rlframe.utils.seeding import entropy_seed, make_rng
@@ -121,6 +122,40 @@ class LearningRate(Scheduled):
         """Sets every optimiser's rate to the schedule's value at a count of env steps."""
         super().on_timestep(timestep)
         self._policy.set_learning_rate(self._policy.cur_lr)
+
+
+class FollowsModel(Component):
+    """A number of a policy, which the loss reads, that programs also set in the model, as schedules for RLlib do.
+
+    Args:
+        policy: A policy with its model; what the model begins with counts, too.
+        name: Name of the attribute of both.
+    """
+
+    def __init__(self, policy: Any, name: str) -> None:
+        self._policy, self._name = policy, name
+        self._of_config = self._seen = as_number(getattr(policy, name))
+
+    def before_learning(self, samples: SampleBatch) -> None:
+        """Takes the model's value, if that is another than before."""
+        value = as_number(getattr(self._policy.model, self._name))
+        if np.float32(value) != np.float32(self._seen):
+            self._seen = value
+            setattr(self._policy, self._name, value)
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the value where it is no longer that of the config."""
+        value = as_number(getattr(self._policy, self._name))
+        return {} if value == self._of_config else {"value": value}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes the value, until the model's is set again."""
+        setattr(self._policy, self._name, state.get("value", self._of_config))
+
+
+def as_number(value: Any) -> float:
+    """Returns what a program has set as a number; copies of RLlib's losses leave the model's tensor in the policy."""
+    return float(value.item() if hasattr(value, "item") else np.ravel(convert_to_numpy(value))[0])
 
 
 def schedule_of(constant: float, points: Sequence[Sequence[float]] | None) -> Any:

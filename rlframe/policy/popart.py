@@ -75,6 +75,9 @@ class PopArt(Component):
         self._variance = min((1.0 - weight) * (self._variance + weight * away**2) + weight * variance, most**2)
         policy.value_std = max(self._variance**0.5, _MIN_STD)
 
+    def update_from(self, rows: SampleBatch) -> None:
+        """Takes a train batch's value targets into the moments, where learner steps do not."""
+
     def check_state(self, state: Mapping[str, Any] | None) -> None:
         """Raises a CheckpointError where values are normalised there and not here, or the other way round."""
         normalized = state is not None and bool(state["normalizes"])

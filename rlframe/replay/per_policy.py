@@ -14,8 +14,9 @@ from rlframe.replay.arguments import check_mode, check_range
 from rlframe.replay.buffer_state import PerPolicyState
 from rlframe.replay.lockstep import alive_in_all, joint_steps
 from rlframe.replay.memory_budget import memory_bytes
+from rlframe.replay.prioritized_buffer import PrioritizedReplayBuffer
 from rlframe.replay.sequence_store import SequenceStore
-from rlframe.replay.transition_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from rlframe.replay.transition_buffers import ReplayBuffer
 from rlframe.utils.deprecation import DEPRECATED_VALUE
 from rlframe.utils.seeding import derive_seed, entropy_seed, make_rng
 from rlframe.utils.timer import TimerStat

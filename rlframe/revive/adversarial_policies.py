@@ -53,6 +53,8 @@ class GeneratorPolicy(NodePolicy, PPOPolicy):
     defaults_from = "rlframe.revive.adversarial:DEFAULT_CONFIG"
     learn_columns = None  # type: ignore[assignment]  # two kinds of batches
     wants_values = False
+    reported: Mapping[str, str] = {}  # what the loss of the batch told is all
+    kept_names: Mapping[str, tuple[str, ...]] = {}
 
     def prepare(self) -> None:
         """Reads the layout, and makes what PPO's loss asks of a policy."""
@@ -91,10 +93,6 @@ class GeneratorPolicy(NodePolicy, PPOPolicy):
             return LossOutput({"actor": output.losses}, output.stats)
         output = ppo_loss(self, _ActorCritic(model), dist_class, train_batch)
         return LossOutput({"actor": output.losses, "critic": output.losses}, output.stats)
-
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns what the loss of the batch reports."""
-        return LearningPolicy.extra_grad_info(self, train_batch)
 
 
 class NoDistribution:

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rlframe.agents.ppo.dense_ppo_torch import Choices, DensePPOGradients, Gaussians
+from rlframe.agents.ppo.dense_ppo_torch import DensePPOGradients, Gaussians
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import Choices
 from rlframe.revive.regularized import BEHAVIOUR
 
 

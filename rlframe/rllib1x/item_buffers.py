@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from rlframe.data.columns import BATCH_INDEXES, SEQ_LENS, WEIGHTS
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID, MultiAgentBatch, SampleBatch
 from rlframe.data.sequences import timeslice_along_seq_lens_with_overlap
-from rlframe.replay import per_policy, transition_buffers
+from rlframe.replay import per_policy, prioritized_buffer, transition_buffers
 from rlframe.replay.arguments import check_mode, check_range
 from rlframe.replay.storable_columns import GO_ON_WITHOUT
 from rlframe.rllib1x.item_state import pack_items, unpack_items
@@ -482,7 +482,7 @@ class LocalReplayBuffer(metaclass=ABCMeta):  # noqa: B024 - as above
 
 
 ReplayBuffer.register(transition_buffers.ReplayBuffer)
-PrioritizedReplayBuffer.register(transition_buffers.PrioritizedReplayBuffer)
+PrioritizedReplayBuffer.register(prioritized_buffer.PrioritizedReplayBuffer)
 LocalReplayBuffer.register(per_policy.LocalReplayBuffer)
 
 

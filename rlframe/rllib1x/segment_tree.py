@@ -1,6 +1,6 @@
 """RLlib's segment trees: an operation over any run of a list in O(log n), one value at a time.
 
-The replay buffers here have a tree of their own, `replay.transition_buffers.SumTree`, which works on arrays.
+The replay buffers here have a tree of their own, `replay.prioritized_buffer.SumTree`, which works on arrays.
 """
 
 from __future__ import annotations

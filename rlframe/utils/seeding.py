@@ -17,16 +17,17 @@ def entropy_seed() -> DrawnSeed:
     return DrawnSeed(secrets.randbelow(2**31))
 
 
-def _sequence(seed: int, path: tuple[int | str, ...]) -> np.random.SeedSequence:
+def seed_sequence(seed: int, *path: int | str) -> np.random.SeedSequence:
+    """Returns what NumPy makes the numbers of the stream named by `path` of."""
     key = [part if isinstance(part, int) else zlib.crc32(part.encode()) for part in path]
     return np.random.SeedSequence(entropy=seed, spawn_key=tuple(key))
 
 
 def derive_seed(seed: int, *path: int | str) -> int:
     """Returns a seed in [0, 2**31) for the stream named by `path`, e.g. `(seed, "env", worker, slot, episode)`."""
-    return int(_sequence(seed, path).generate_state(1, np.uint32)[0] & 0x7FFFFFFF)
+    return int(seed_sequence(seed, *path).generate_state(1, np.uint32)[0] & 0x7FFFFFFF)
 
 
 def make_rng(seed: int, *path: int | str) -> np.random.Generator:
     """Returns an independent generator for the stream named by `path`."""
-    return np.random.Generator(np.random.PCG64(_sequence(seed, path)))
+    return np.random.Generator(np.random.PCG64(seed_sequence(seed, *path)))

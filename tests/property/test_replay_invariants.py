@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.replay.per_policy import LocalReplayBuffer, PrioritizedReplayBuffer
-from rlframe.replay.transition_buffers import SumTree
+from rlframe.replay.prioritized_buffer import SumTree
 from tests.helpers.transitions import check_transitions, fragment
 
 QUICK = settings(max_examples=40, deadline=None)

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rlframe.fast import dense_torch  # noqa: E402 - behind the check for torch
+from rlframe.fast import dense_layer_torch, dense_torch  # noqa: E402 - behind the check for torch
 
 ROWS, IN, OUT = 160, 160, 192
 
@@ -17,7 +17,7 @@ ROWS, IN, OUT = 160, 160, 192
 def _switched_on(monkeypatch):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("this build of PyTorch has no oneDNN")
-    monkeypatch.setattr(dense_torch, "_onednn", torch.ops.mkldnn._linear_pointwise.default)
+    monkeypatch.setattr(dense_torch, "onednn", torch.ops.mkldnn._linear_pointwise.default)
     monkeypatch.setattr(dense_torch, "_arrays", False)
 
 
@@ -42,7 +42,7 @@ def test_values_and_all_gradients_are_those_of_autograd(activation):
         layer, x, slope = layer_and_rows()
         x.requires_grad_()
         if fast:
-            y = dense_torch.dense(x, layer, activation, function)
+            y = dense_layer_torch.dense(x, layer, activation, function)
             assert type(y.grad_fn).__name__ == "_DenseBackward", "these sizes are worth it"
         else:
             y = layer(x) if function is None else function(layer(x))
@@ -57,7 +57,7 @@ def test_values_and_all_gradients_are_those_of_autograd(activation):
 def test_gradients_of_gradients_are_those_of_autograd(activation):
     function = {"linear": None, "tanh": torch.tanh}[activation]
     made = []
-    for run in (lambda x, layer: dense_torch.dense(x, layer, activation, function),
+    for run in (lambda x, layer: dense_layer_torch.dense(x, layer, activation, function),
                 lambda x, layer: layer(x) if function is None else function(layer(x))):  # fmt: skip
         layer, x, slope = layer_and_rows()
         x.requires_grad_()
@@ -72,23 +72,23 @@ def test_frozen_weights_and_inputs_without_gradient_get_none():
     layer, x, slope = layer_and_rows()
     layer.weight.requires_grad_(False)
     x.requires_grad_()
-    dense_torch.dense(x, layer, "relu", torch.relu).backward(slope)
+    dense_layer_torch.dense(x, layer, "relu", torch.relu).backward(slope)
     assert layer.weight.grad is None
     assert x.grad is not None
     with torch.no_grad():
-        assert dense_torch.dense(x, layer, "relu", torch.relu).grad_fn is None
+        assert dense_layer_torch.dense(x, layer, "relu", torch.relu).grad_fn is None
 
 
 @pytest.mark.usefixtures("_switched_on")
 def test_small_batches_hooks_and_other_modules_take_the_plain_way():
     layer, x, _ = layer_and_rows()
-    assert "Dense" not in type(dense_torch.dense(x[:2], layer, "relu", torch.relu).grad_fn).__name__
+    assert "Dense" not in type(dense_layer_torch.dense(x[:2], layer, "relu", torch.relu).grad_fn).__name__
     seen = []
     layer.register_forward_hook(lambda *_: seen.append(1))
-    dense_torch.dense(x, layer, "relu", torch.relu)
+    dense_layer_torch.dense(x, layer, "relu", torch.relu)
     assert seen == [1]
     double = torch.nn.Linear(IN, OUT, dtype=torch.float64)
-    assert dense_torch.dense(x.double(), double, "linear", None).dtype == torch.float64
+    assert dense_layer_torch.dense(x.double(), double, "linear", None).dtype == torch.float64
 
 
 @pytest.mark.usefixtures("_either_way")
@@ -116,7 +116,7 @@ def test_tanh_of_few_and_of_many_numbers_is_tanh(count):
 
 @pytest.mark.parametrize(("said", "wanted"), [pytest.param("0", "None", marks=pytest.mark.slow), ("1", "mkldnn")])
 def test_the_environment_switches_it_off_and_on(said, wanted):
-    code = "from rlframe.fast import dense_torch; print(dense_torch._onednn)"
+    code = "from rlframe.fast import dense_layer_torch, dense_torch; print(dense_torch.onednn)"
     made = subprocess.run(
         [sys.executable, "-c", code], env={"RLFRAME_FAST_DENSE": said, "PATH": ""}, capture_output=True, text=True,
         check=True, timeout=120,
@@ -131,7 +131,7 @@ def test_frozen_layers_let_gradients_pass_and_take_none_where_it_saves_work(rows
     made = []
     for frozen in (True, False):
         inputs = x[:rows].clone().requires_grad_()
-        dense_torch.dense(inputs, layer, "relu", torch.relu, frozen=frozen).backward(slope[:rows])
+        dense_layer_torch.dense(inputs, layer, "relu", torch.relu, frozen=frozen).backward(slope[:rows])
         made.append(inputs.grad)
         if frozen and rows == ROWS:
             assert layer.weight.grad is None
@@ -151,4 +151,4 @@ def test_products_with_a_narrow_side_are_the_same_by_numpy(monkeypatch):
 
 @pytest.mark.parametrize(("rows", "width", "worth"), [(63, 512, False), (64, 512, True), (64, 128, False)])
 def test_few_rows_and_little_work_go_pytorchs_own_way(rows, width, worth):
-    assert dense_torch._worth(torch.zeros(rows, width), torch.zeros(width, width), "relu") is worth
+    assert dense_torch.worth(torch.zeros(rows, width), torch.zeros(width, width), "relu") is worth

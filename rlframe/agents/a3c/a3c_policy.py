@@ -108,10 +108,6 @@ class A3CPolicy(LearningPolicy):
         self.popart.check_model()
         return super().make_components()
 
-    def update_value_normalizer(self, rows: SampleBatch) -> None:
-        """Takes a train batch's value targets into PopArt's moments; values stay what they are."""
-        self.popart.update_from(rows)
-
     def optimizers(self) -> Mapping[str, AdamSpec]:
         """Returns Adam with `lr`, clipped to `grad_clip`; IMPALA's, without V-trace, is for sums over the rows."""
         config = self.config

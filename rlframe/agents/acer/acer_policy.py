@@ -66,7 +66,7 @@ class ACERPolicy(LearningPolicy):
 
     discrete: bool
     action_size: int
-    reported = ("cur_lr", "entropy_coeff")
+    reported = {"cur_lr": "cur_lr", "entropy_coeff": "entropy_coeff"}  # noqa: RUF012
     cur_lr: float
     entropy_coeff: float
 

@@ -201,7 +201,7 @@ class AlphaZeroPolicy(LearningPolicy):
     wants_values = True
     learns_values = True
     ranked: RankedRewards
-    reported = ("cur_lr",)
+    reported = {"cur_lr": "cur_lr"}  # noqa: RUF012
     cur_lr: float
 
     def prepare(self) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from rlframe.agents.families.dense_actor_critic_torch import DenseCritics, chain_of
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.torch.dense_chain import as_rows
+from rlframe.fast.dense_torch import as_rows
 
 
 class DenseDDPGGradients(DenseCritics):

@@ -17,9 +17,9 @@ from torch import Tensor
 from rlframe.agents.dqn.dqn_torch_model import DQNTorchModel
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import ArrayLayer, DenseChain, as_rows
 from rlframe.models.actor_layers import ACTIVATIONS, ZERO, FloatArray
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import ArrayLayer, DenseChain, as_rows
 from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.fused import FusedLoss
 

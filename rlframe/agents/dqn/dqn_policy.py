@@ -145,7 +145,7 @@ class DQNPolicy(LearningPolicy):
     target_networks = WHOLE_MODEL
     #: ε of the rescaling of values, see `signed_hyperbolic`; None learns them as they are.
     h_epsilon: float | None = None
-    reported = ("cur_lr",)
+    reported = {"cur_lr": "cur_lr"}  # noqa: RUF012
     fused_gradients = FusedGradients(
         {"torch": "rlframe.agents.dqn.dense_q_torch:DenseQGradients"}, ("loss", "online", "target", "keep")
     )

@@ -114,7 +114,7 @@ class PQNPolicy(LearningPolicy):
     train_columns = (ACTION_DIST_INPUTS, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, VALUE_TARGETS)
     postprocess_trajectory = postprocess_lambda_returns
-    reported = ("cur_lr",)
+    reported = {"cur_lr": "cur_lr"}  # noqa: RUF012
     cur_lr: float
 
     def prepare(self) -> None:

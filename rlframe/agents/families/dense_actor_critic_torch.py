@@ -17,11 +17,11 @@ from torch.nn import functional
 
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import DenseChain, as_rows
 from rlframe.losses.actor_critic import LOG_STD_MAX, LOG_STD_MIN
 from rlframe.models.gaussian import HALF_LOG_2PI
 from rlframe.models.modelv2 import ModelV2
 from rlframe.models.spec import Network
-from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.flat import FlatAdam
 from rlframe.policy.torch.fused import FusedLoss

@@ -13,10 +13,9 @@ from torch import Tensor
 
 from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.fast.dense_torch import matmul
+from rlframe.fast.dense_torch import SLOPES, DenseChain, as_rows, matmul
 from rlframe.models.distributions import Categorical
 from rlframe.models.gaussian import DiagGaussian
-from rlframe.models.torch.dense_chain import SLOPES, DenseChain, as_rows
 
 
 def of_categorical(logits: Tensor) -> Callable[[Tensor], Tensor]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from rlframe.data.columns import OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import DenseChain, as_rows
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain, as_rows
 from rlframe.policy.torch.fused import FusedLoss
 
 

@@ -22,47 +22,14 @@ from rlframe.data.columns import (
     VF_PREDS,
 )
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import Choices, DenseActorCritic, explained_variance
 from rlframe.losses.policy_gradients import action_bound_penalty
 from rlframe.models.distributions import Categorical
 from rlframe.models.fcnet_spec import POPART_LAYER
 from rlframe.models.gaussian import DiagGaussian
 from rlframe.models.modelv2 import ModelV2
-from rlframe.models.torch.dense_chain import DenseChain, as_rows
+from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.fused import FusedLoss
-
-
-class Choices:
-    """Choices by logits z `[B, K]`, π = softmax(z), with one-hot actions e_a and entropy H.
-
-        ∂ log π(a|s) / ∂z = e_a − π,    ∂H / ∂z = −π ∘ (log π + H),    ∂ KL(π_old‖π) / ∂z = π − π_old
-
-    Args:
-        logits: z.
-        actions: a, integers `[B]`.
-        old: Logits of π_old `[B, K]`.
-
-    Attributes:
-        probs, log_probs: π and its logarithm `[B, K]`.
-        logp, entropy, kl: Float `[B]`.
-    """
-
-    def __init__(self, logits: Tensor, actions: Tensor, old: Tensor) -> None:
-        self.log_probs, old_log_probs = torch.log_softmax(logits, 1), torch.log_softmax(old, 1)
-        self.probs, self._old_probs = self.log_probs.exp(), old_log_probs.exp()
-        self._index = actions.long().unsqueeze(1)
-        self.logp = self.log_probs.gather(1, self._index).squeeze(1)
-        self.entropy = -(self.probs * self.log_probs).sum(1)
-        self.kl = (self._old_probs * (old_log_probs - self.log_probs)).sum(1)
-
-    def gradient(self, by_logp: Tensor, by_entropy: float, by_kl: float) -> Tensor:
-        """Returns the gradient by the logits `[B, K]`, of the gradients by what was made of them."""
-        grad = self.probs * -by_logp.unsqueeze(1)
-        grad.scatter_add_(1, self._index, by_logp.unsqueeze(1))
-        if by_entropy:
-            grad.addcmul_(self.probs, self.log_probs + self.entropy.unsqueeze(1), value=-by_entropy)
-        if by_kl:
-            grad.add_(self.probs - self._old_probs, alpha=by_kl)
-        return grad
 
 
 class Gaussians:
@@ -119,21 +86,10 @@ class DensePPOGradients(FusedLoss):
 
     def __init__(self, policy: Any) -> None:
         super().__init__(policy)
-        spec = policy.model.actor_spec()
-        if spec is None or "lstm" in spec or spec["values"] is None:
-            raise ValueError("not a network of dense layers with values")
-        shared = spec["shared"]
-        self._trunk = DenseChain(policy.model, spec["outputs"][:shared])
-        head = list(spec["outputs"][shared:])
-        #: Log deviations that are free of the observation, `[1, A]`, and their gradient `[A]`.
-        self._free: tuple[Tensor, Tensor] | None = None
-        if policy.numpy_dist is DiagGaussian and head and head[-1]["kind"] == "append_bias":
-            log_std = policy.model.get_submodule(head.pop()["name"]).log_std
-            if log_std.grad is None:
-                raise ValueError("the log deviations have no gradient buffer")
-            self._free = log_std.detach().unsqueeze(0), log_std.grad
-        self._head = DenseChain(policy.model, head)
-        self._values = DenseChain(policy.model, [layer for layer in spec["values"] if layer["name"] != POPART_LAYER])
+        free = policy.numpy_dist is DiagGaussian
+        self._networks = DenseActorCritic(
+            policy.model, policy.model.actor_spec(), free_log_std=free, left_out=POPART_LAYER
+        )
         self._popart: Any = getattr(policy.model, POPART_LAYER, None)
 
     @classmethod
@@ -161,9 +117,8 @@ class DensePPOGradients(FusedLoss):
     def __call__(self, batch: SampleBatch) -> Tensor:
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
         policy, config = self._policy, self._policy.config
-        obs = batch[OBS]
-        trunk = self._trunk.forward(as_rows(obs))
-        head, values = self._head.forward(trunk[-1]), self._values.forward(trunk[-1])
+        outputs = self._networks.forward(batch[OBS])
+        _, head, values = outputs
         dist, advantages = self._distributions(head[-1], batch), batch[ADVANTAGES]
         surrogate, by_logp = self._clipped_ratios(dist.logp, batch[ACTION_LOGP], advantages)
         kl = dist.kl.mean()
@@ -179,15 +134,15 @@ class DensePPOGradients(FusedLoss):
             total = total + policy.kl_coeff * kl
         further, held, by_outputs = self.further(dist, batch)
         total = total + further
-        policy.keep(
-            total_loss=total,
-            policy_loss=policy_loss,
-            vf_loss=vf_loss / policy.value_std**2,
-            vf_explained_var=_explained_variance(targets, value),
-            kl=kl,
-            entropy=entropy,
-            **held,
-        )
+        stats = {
+            "total_loss": total,
+            "policy_loss": policy_loss,
+            "vf_loss": vf_loss / policy.value_std**2,
+            "vf_explained_var": explained_variance(targets, value),
+            "kl": kl,
+            "entropy": entropy,
+        }
+        policy.keep_output(LossOutput(total, {**stats, **held}))
         grad = dist.gradient(-by_logp, -policy.entropy_coeff, policy.kl_coeff)
         if by_outputs is not None:
             grad.add_(by_outputs)
@@ -195,13 +150,13 @@ class DensePPOGradients(FusedLoss):
         if self._popart is not None:
             by_value = by_value * self._popart.weight
         rows = len(targets)
-        self._backward(trunk, head, values, grad.div_(rows), by_value.mul_(vf_coeff / rows))
+        self._networks.backward(outputs, grad.div_(rows), by_value.mul_(vf_coeff / rows))
         return total
 
     def _distributions(self, outputs: Tensor, batch: SampleBatch) -> Choices | Gaussians:
         if self._policy.numpy_dist is Categorical:
             return Choices(outputs, batch[ACTIONS], batch[ACTION_DIST_INPUTS])
-        mean, log_std = outputs.chunk(2, 1) if self._free is None else (outputs, self._free[0])
+        mean, log_std = outputs.chunk(2, 1) if self._networks.free is None else (outputs, self._networks.free[0])
         return Gaussians(mean, log_std, batch[ACTIONS], batch[ACTION_DIST_INPUTS])
 
     def further(
@@ -238,28 +193,5 @@ class DensePPOGradients(FusedLoss):
         slope = 2.0 * torch.where(free >= clipped, error, clipped_error * (moved.abs() <= clip))
         return torch.maximum(free, clipped), slope
 
-    def _backward(
-        self, trunk: list[Tensor], head: list[Tensor], values: list[Tensor], by_outputs: Tensor, by_values: Tensor
-    ) -> None:
-        """Fills the gradients from those by distribution inputs [B, K] and by the values [B, 1]."""
-        if self._free is not None:
-            size = len(self._free[1])
-            torch.sum(by_outputs[:, size:], 0, out=self._free[1])
-            by_outputs = by_outputs[:, :size]
-        shares = bool(self._trunk)
-        by_features = self._head.backward(head, by_outputs, input_grad=shares)
-        by_value_features = self._values.backward(values, by_values, input_grad=shares)
-        if shares:
-            assert by_features is not None
-            assert by_value_features is not None
-            self._trunk.backward(trunk, by_features + by_value_features, input_grad=False)
 
-
-def _explained_variance(targets: Tensor, values: Tensor) -> Tensor:
-    """Returns 1 − Var(R − V) / Var(R), a scalar in [−1, 1]; −1 for targets without variance."""
-    variance = targets.var(unbiased=False)
-    explained = 1.0 - (targets - values).var(unbiased=False) / variance.clamp(min=1e-12)
-    return torch.where(variance > 0, explained, -1.0).clamp(min=-1.0)
-
-
-__all__ = ["Choices", "DensePPOGradients", "Gaussians"]
+__all__ = ["DensePPOGradients", "Gaussians"]

@@ -138,7 +138,8 @@ class PPOPolicy(LearningPolicy):
     train_columns = (ACTION_DIST_INPUTS, ACTION_LOGP, NEXT_OBS, DONES, ENV_ID)
     learn_columns = (OBS, ACTIONS, ACTION_DIST_INPUTS, ACTION_LOGP, VF_PREDS, ADVANTAGES, VALUE_TARGETS)
     fused_gradients = FusedGradients({"torch": "rlframe.agents.ppo.dense_ppo_torch:DensePPOGradients"})
-    kept_names = _KEPT
+    kept_names: Mapping[str, tuple[str, ...]] = _KEPT
+    reported: Mapping[str, str] = {"cur_kl_coeff": "kl_coeff", "cur_lr": "cur_lr", "entropy_coeff": "entropy_coeff"}
     kl_coeff: float
     kl_target: float
     _value = value_of_step
@@ -176,17 +177,13 @@ class PPOPolicy(LearningPolicy):
         self.popart.check_model()
         return super().make_components()
 
-    def update_value_normalizer(self, rows: SampleBatch) -> None:
-        """Takes a train batch's value targets into PopArt's moments; values stay what they are."""
-        self.popart.update_from(rows)
-
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch; see `ppo_loss`."""
         return ppo_loss(self, model, dist_class, train_batch)
 
-    def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
-        """Returns losses, divergence, entropy and explained variance; see `kl_and_loss_stats`."""
-        return kl_and_loss_stats(self, train_batch)
+    def stats_left(self) -> dict[str, Any]:
+        """Returns statistics that a loss of the user's own had the policy keep, or left as RLlib's did."""
+        return {**_kept_by_users_loss(self), **self._loss_outputs}
 
 
 __getattr__ = lazy_policies(__name__, PPOPolicy, PPOTorchPolicy="torch", PPOTFPolicy="tf")

@@ -85,7 +85,7 @@ class QMixPolicy(LearningPolicy):
     acts_for_group = True
     build_actor = staticmethod(GroupActor)
     postprocess_trajectory = postprocess_group
-    reported = ("cur_lr",)
+    reported = {"cur_lr": "cur_lr"}  # noqa: RUF012
     cur_lr: float
 
     # --- what it consists of ----------------------------------------------------------------------------------

@@ -17,10 +17,10 @@ from rlframe.agents.families.dense_actor_critic_torch import DenseSACGradients
 from rlframe.agents.sac.cql_policy import NEXT_OWN_NOISE, OWN_NOISE, UNIFORM
 from rlframe.data.columns import ACTIONS, DISCOUNTS, NEXT_OBS, OBS, REWARDS, WEIGHTS
 from rlframe.data.sample_batch import SampleBatch
+from rlframe.fast.dense_torch import DenseChain, as_rows
 from rlframe.losses.actor_critic import bootstrapped, gaussian_statistics, squashed_gaussian
 from rlframe.models.dist_plan import LOG_DENSITY_MAX, SMALL
 from rlframe.models.gaussian import HALF_LOG_2PI
-from rlframe.models.torch.dense_chain import DenseChain, as_rows
 
 #: Numbers of the widest layer of compared actions that pass a critic at once: they stay in the processor's cache from
 #: one layer to the next, where those of all 7,680 actions of a batch of 256 rows would go through memory.

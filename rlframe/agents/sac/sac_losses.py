@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlframe.agents.families.own_model import held, of_constants
 from rlframe.agents.families.replayed_sequences import encoded, encoded_next, steps_of, td_errors_to_replay
@@ -16,18 +16,15 @@ from rlframe.policy.parts import LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
-if TYPE_CHECKING:
-    from rlframe.agents.sac.sac_policy import SACPolicy
 
-
-def actor_critic_loss(policy: SACPolicy, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
+def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
     """Returns the losses of actor, critics and α for one batch; the equations are those of `SACPolicy`."""
     del dist_class
     model = networks_in(model)
     return (_discrete_losses if policy.discrete else _continuous_losses)(policy, model, train_batch)
 
 
-def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
+def _continuous_losses(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
     next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
     actions, alpha = steps[ACTIONS], ops.stop_gradient(ops.exp(model.log_alpha))
@@ -49,10 +46,11 @@ def _continuous_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> Los
     actor_loss = mean(alpha * logp - own_value)
     alpha_loss = -mean(model.log_alpha * ops.stop_gradient(logp + policy.target_entropy))
     td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(own))
+    output: LossOutput = policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(values[0]), told(own))
+    return output
 
 
-def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossOutput:
+def _discrete_losses(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
     steps, seen = steps_of(policy, batch), encoded(policy, model, batch, training=True)
     next_seen, mean = encoded_next(policy, model, batch, seen), valid_mean(steps)
     alpha = ops.stop_gradient(ops.exp(model.log_alpha))
@@ -70,11 +68,14 @@ def _discrete_losses(policy: SACPolicy, model: Any, batch: SampleBatch) -> LossO
     surplus = ops.stop_gradient(log_probs + policy.target_entropy)
     alpha_loss = -mean(expected(ops.stop_gradient(probs), model.log_alpha * surplus))
     td_error, told = td_errors_to_replay(policy, td_error, steps), valid_rows(steps)
-    return policy.output(model, actor_loss, critic_loss, alpha_loss, td_error, told(every[0]), told(log_probs))
+    output: LossOutput = policy.output(
+        model, actor_loss, critic_loss, alpha_loss, td_error, told(every[0]), told(log_probs)
+    )
+    return output
 
 
 def _critics_of_step(
-    policy: SACPolicy,
+    policy: Any,
     model: Any,
     batch: SampleBatch,
     ends: tuple[Tensor, Tensor],

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rlframe.agents.families.actor_critic_networks import network_of, remembering_encoder_config, settle_action_space
 from rlframe.agents.families.own_model import distribution_of_features, own_weights
@@ -42,10 +41,10 @@ from rlframe.models.spec import Part, Variable
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.policy import FollowsModel
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
-from rlframe.utils.numpy import convert_to_numpy
 
 if TYPE_CHECKING:
     from rlframe.agents.sac.sac import SACConfig
@@ -80,7 +79,7 @@ class SACPolicy(LearningPolicy):
     postprocess_trajectory = postprocess_replayed
     padded_sequences = histories
     encoder_may_remember = True
-    noise_columns = NOISE, NEXT_NOISE
+    noise_columns: tuple[str, ...] = (NOISE, NEXT_NOISE)
     #: Whether the loss reads a model of the program's own in place of the networks.
     takes_own_model = True
     left_names: tuple[str, ...] = ("actor_loss", "critic_loss", "alpha_loss", "policy_t")
@@ -95,6 +94,8 @@ class SACPolicy(LearningPolicy):
         """Settles by the action space which SAC this is."""
         settle_action_space("SAC", self)
         config = self.config
+        self.noise_columns = () if self.discrete else (NOISE, NEXT_NOISE)
+        self.noise_std = 0.0 if config.deterministic_loss else 1.0
         if self.discrete and config.n_quantiles > 1:
             raise ConfigError(
                 f"n_quantiles: got {config['n_quantiles']} with the action space {self.action_space}; wanted 1: "
@@ -159,7 +160,7 @@ class SACPolicy(LearningPolicy):
         else:  # what copies of RLlib's loss ask its model for
             self.model.discrete = self.discrete
             self.model.target_entropy = self.to_tensors(np.array([self.target_entropy], np.float32))
-        return {"target_entropy": TargetEntropy(self)}
+        return {"target_entropy": FollowsModel(self, "target_entropy")}
 
     def losses_in_turn(self, losses: list[Any]) -> list[Any]:
         """Returns the losses with one of all critics, of those of RLlib's policy: its critics had an optimiser each.
@@ -195,15 +196,6 @@ class SACPolicy(LearningPolicy):
     def _make_target_network(self, names: tuple[str, ...]) -> None:
         make: Any = super()
         make._make_target_network(WHOLE_MODEL if self.has_own_model else names)  # the framework's
-
-    def random_columns(self, rows: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-        """Returns the noise of the actions that the losses draw."""
-        if self.discrete:
-            return {}
-        shape = (rows, self.action_size)
-        if self.config.get("_deterministic_loss"):
-            return {NOISE: np.zeros(shape, np.float32), NEXT_NOISE: np.zeros(shape, np.float32)}
-        return {NOISE: rng.standard_normal(shape, np.float32), NEXT_NOISE: rng.standard_normal(shape, np.float32)}
 
     # --- losses -----------------------------------------------------------------------------------------------
 
@@ -285,39 +277,6 @@ class SACPolicy(LearningPolicy):
         report = {name: ops.stop_gradient(value) for name, value in stats.items()}
         losses = {"actor": actor_loss, "critic": critic_loss, "alpha": alpha_loss}
         return LossOutput(losses, report, {"td_error": td_error})
-
-
-class TargetEntropy(Component):
-    """Has `policy.target_entropy`, which the loss reads, follow `policy.model.target_entropy`, which RLlib's loss read.
-
-    Args:
-        policy: A `SACPolicy` with its model; what the model begins with counts, too.
-    """
-
-    def __init__(self, policy: Any) -> None:
-        self._policy = policy
-        self._of_config = self._seen = _number(policy.target_entropy)
-
-    def before_learning(self, samples: SampleBatch) -> None:
-        """Takes the model's value, if that is another than before."""
-        del samples
-        value = _number(self._policy.model.target_entropy)
-        if np.float32(value) != np.float32(self._seen):
-            self._policy.target_entropy = self._seen = value
-
-    def get_state(self) -> dict[str, Any]:
-        """Returns the value where it is no longer that of the config."""
-        value = _number(self._policy.target_entropy)
-        return {} if value == self._of_config else {"value": value}
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes the value, until the model's is set again."""
-        self._policy.target_entropy = state.get("value", self._of_config)
-
-
-def _number(value: Any) -> float:
-    """Returns what a program has set as a number; copies of RLlib's loss leave the model's tensor in the policy."""
-    return float(value.item() if hasattr(value, "item") else np.ravel(convert_to_numpy(value))[0])
 
 
 __getattr__ = lazy_policies(__name__, SACPolicy, SACTorchPolicy="torch", SACTFPolicy="tf")

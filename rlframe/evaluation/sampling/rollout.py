@@ -29,7 +29,7 @@ from rlframe.evaluation.sampling.nonfinite_rows import blame_action
 from rlframe.evaluation.sampling.slot_environment import OwnsEnvironment
 from rlframe.evaluation.sampling.slot_replay import RepeatsActions
 from rlframe.utils.errors import EnvError, NonFiniteError, describe_error
-from rlframe.utils.seeding import derive_seed
+from rlframe.utils.seeding import seed_sequence
 
 if TYPE_CHECKING:
     from rlframe.env.env_context import EnvContext
@@ -74,8 +74,8 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         self._context = context
         self._horizon = horizon
         self.index = index
-        self.seed = seed
-        self.stream = stream
+        self.seed, self.stream = seed, stream
+        self._seeds = seed_sequence(seed, "env", stream, index)
         # 15 bits of an episode's id: rows of a worker and of the one that replaces it must not look like one episode.
         self.id_stream = (stream + (restarts << 10)) & 0x7FFF
         self.worker_index = int(context.worker_index)
@@ -106,7 +106,9 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         else:
             self.lives, self._recorded = [], 0
         self.episode += 1
-        self.episode_seed = derive_seed(self.seed, "env", self.stream, self.index, self.episode)
+        # As `derive_seed` would, but for the names, whose numbers stay what they are.
+        sequence = np.random.SeedSequence(self._seeds.entropy, spawn_key=(*self._seeds.spawn_key, self.episode))
+        self.episode_seed = int(sequence.generate_state(1)[0] & 0x7FFFFFFF)
         self.actions = [] if self.sub_env is None else None
         self.failed = False
         try:

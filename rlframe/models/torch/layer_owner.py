@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rlframe.fast.dense_torch import dense
+from rlframe.fast.dense_layer_torch import dense
 from rlframe.models.actor_layers import normalize_activation
 from rlframe.models.layer_owner import LayerOwner
 from rlframe.models.spec import Atoms, Convolutions, Dueling, Layer, Sum

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - PyTorch's own abbreviation
 from torch import nn
 
-from rlframe.fast.dense_torch import linear
+from rlframe.fast.dense_layer_torch import linear
 from rlframe.models.actor_layers import LEAKY_SLOPE, normalize_activation
 from rlframe.models.conv_sizes import Size2D, pair, same_padding, valid_size
 

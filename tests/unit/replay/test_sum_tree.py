@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlframe.replay.transition_buffers import SumTree
+from rlframe.replay.prioritized_buffer import SumTree
 
 
 class ConstantRng:

@@ -8,11 +8,11 @@ from gymnasium import spaces
 from torch import nn
 
 from rlframe.data.view_requirements import ViewRequirement
+from rlframe.fast.dense_torch import as_rows
 from rlframe.models.catalog import ModelCatalog
 from rlframe.models.preprocessors import get_preprocessor
 from rlframe.models.torch.action_mask import ActionMaskModel
 from rlframe.models.torch.check_model import check_model
-from rlframe.models.torch.dense_chain import as_rows
 from rlframe.models.torch.misc import (
     AppendBiasLayer,
     SlimConv2d,
