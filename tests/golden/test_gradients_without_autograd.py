@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.torch.dense_chain import DenseChain
+from rlframe.fast.dense_torch import DenseChain
 from rlframe.offline.evaluation.fitted_q_policy import FittedQSettings, make_policy
 from rlframe.offline.evaluation.fitted_q_torch import StackedGradients
 from rlframe.policy.torch.flat import FlatParameters
@@ -28,6 +28,10 @@ CASES = [
     ("PPO", {"entropy_coeff": 0.1, "kl_coeff": 0.0, "vf_clip_param": 0.3, "clip_param": 0.05}),
     ("PPO", {"model": {"vf_share_layers": True, "fcnet_activation": "relu"}, "grad_clip": 0.2}),
     ("PPO", {"model": {"fcnet_hiddens": []}, "vf_loss_coeff": 0.3}),
+    ("IMPALA", {}),
+    ("IMPALA", {"vtrace_drop_last_ts": False, "opt_type": "rmsprop", "model": {"vf_share_layers": True}}),
+    ("IMPALA", {"entropy_coeff": 0.0, "behaviour_kl_coeff": 2.0, "normalize_values": False, "vtrace_lambda": 0.7}),
+    ("IMPALA", {"scale_advantages": False, "vtrace_clip_rho_threshold": None, "grad_clip": 0.2, "vf_loss_coeff": 2.0}),
     ("continuous PPO", {}),
     ("continuous PPO", {"action_bound_coeff": 0.5, "entropy_coeff": 0.1, "model": {"free_log_std": False}}),
     ("continuous PPO", {"model": {"free_log_std": True, "vf_share_layers": True}, "grad_clip": 0.2, "kl_coeff": 0.7}),

@@ -29,7 +29,7 @@ from rlframe.losses.vtrace import batch_vtrace
 from rlframe.policy.action_bounds import ActionBoundPenalty
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import LossOutput, OptimizerSpec
+from rlframe.policy.parts import FusedGradients, LossOutput, OptimizerSpec
 from rlframe.policy.popart import OutputPopArt
 from rlframe.tensor import ops
 
@@ -68,6 +68,7 @@ class ImpalaPolicy(LearningPolicy):
     complete_columns = complete_batch = complete_for_vtrace
     counted_rows = rows_of_vtrace
     extra_grad_info = vtrace_stats
+    fused_gradients = FusedGradients({"torch": "rlframe.agents.impala.dense_vtrace_torch:DenseVTraceGradients"})
 
     popart: OutputPopArt
     action_bounds: ActionBoundPenalty
