@@ -225,8 +225,8 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
         Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
         """
-        shape, std = (rows, self.action_size), np.float32(self.noise_std)
-        return {name: std * rng.standard_normal(shape, np.float32) for name in self.noise_columns}
+        std = np.float32(self.noise_std)
+        return {name: std * rng.standard_normal((rows, self.action_size), np.float32) for name in self.noise_columns}
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:
         """Returns the columns that loss and model read: those of `learn_columns` and the model's views, or all.

@@ -1,4 +1,4 @@
-"""What a reader walks: how the benchmark counts it, and that DQN's way grows no longer unnoticed."""
+"""What a reader walks: how the benchmark counts it, and that no way grows longer unnoticed."""
 
 import sys
 
@@ -67,8 +67,9 @@ def test_calls_of_the_package_are_counted_and_the_profile_is_gone_afterwards():
 
 
 @pytest.mark.slow
-def test_a_step_of_dqn_goes_through_no_more_files_than_it_did():
-    recorder, classes = record_step("DQN")
+@pytest.mark.parametrize("name", ["DQN", "PPO", "SAC", "IMPALA"])
+def test_a_step_goes_through_no_more_files_than_it_did(name):
+    recorder, classes = record_step(name)
     files = {file for file, _ in recorder.calls}
     assert len(files) <= 25
     assert sum(recorder.source(file).lines for file in files) <= 7_000

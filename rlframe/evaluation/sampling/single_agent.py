@@ -88,7 +88,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         self._obs_dtype = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self._discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         self._start_offset = int(getattr(policy.action_space, "start", 0)) if self._discrete else 0
-        self._to_env_actions = policy.env_actions_map()
+        self._to_env_actions: Any = None if self._discrete else policy.env_actions_map()
         self._nested = policy.action_space_struct is not policy.action_space
         size = len(slots)
         self._obs: NDArray[Any] = np.zeros((size, *self._obs_shape), self._obs_dtype)
