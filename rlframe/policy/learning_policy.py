@@ -40,9 +40,9 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
     learn_columns: tuple[str, ...] | None = None
     #: What the report has beside what the loss told: by name, such as `cur_lr`, the attribute.
     reported: Mapping[str, str] = {}
-    #: Columns of noise that the loss draws actions with, and its deviation; see `random_columns`.
+    #: Columns of noise that the loss draws actions with, see `random_columns`; a key of the config that makes it zeros.
     noise_columns: tuple[str, ...] = ()
-    noise_std = 1.0
+    noiseless_key = ""
     #: Whether the network has noise of its own while exploring.
     _noisy_network = False
     #: Whether `before_loss_init` is still to come.
@@ -225,7 +225,7 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
         Drawn here, they are the same in both frameworks, and the policy's state has their generator's.
         """
-        std = np.float32(self.noise_std)
+        std = np.float32(not self.config.get(self.noiseless_key))
         return {name: std * rng.standard_normal((rows, self.action_size), np.float32) for name in self.noise_columns}
 
     def _learned_columns(self, samples: SampleBatch) -> SampleBatch:

@@ -80,6 +80,7 @@ class SACPolicy(LearningPolicy):
     padded_sequences = histories
     encoder_may_remember = True
     noise_columns: tuple[str, ...] = (NOISE, NEXT_NOISE)
+    noiseless_key = "_deterministic_loss"
     #: Whether the loss reads a model of the program's own in place of the networks.
     takes_own_model = True
     left_names: tuple[str, ...] = ("actor_loss", "critic_loss", "alpha_loss", "policy_t")
@@ -95,7 +96,6 @@ class SACPolicy(LearningPolicy):
         settle_action_space("SAC", self)
         config = self.config
         self.noise_columns = () if self.discrete else (NOISE, NEXT_NOISE)
-        self.noise_std = 0.0 if config.deterministic_loss else 1.0
         if self.discrete and config.n_quantiles > 1:
             raise ConfigError(
                 f"n_quantiles: got {config['n_quantiles']} with the action space {self.action_space}; wanted 1: "

@@ -75,7 +75,7 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         self._horizon = horizon
         self.index = index
         self.seed, self.stream = seed, stream
-        self._seeds = seed_sequence(seed, "env", stream, index)
+        self._seed_path = seed_sequence(seed, "env", stream, index).spawn_key
         # 15 bits of an episode's id: rows of a worker and of the one that replaces it must not look like one episode.
         self.id_stream = (stream + (restarts << 10)) & 0x7FFF
         self.worker_index = int(context.worker_index)
@@ -106,8 +106,8 @@ class EnvSlot(OwnsEnvironment, RepeatsActions):
         else:
             self.lives, self._recorded = [], 0
         self.episode += 1
-        # As `derive_seed` would, but for the names, whose numbers stay what they are.
-        sequence = np.random.SeedSequence(self._seeds.entropy, spawn_key=(*self._seeds.spawn_key, self.episode))
+        # As `derive_seed` would, but for the path, whose numbers stay what they are.
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(*self._seed_path, self.episode))
         self.episode_seed = int(sequence.generate_state(1)[0] & 0x7FFFFFFF)
         self.actions = [] if self.sub_env is None else None
         self.failed = False
