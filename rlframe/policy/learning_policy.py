@@ -129,7 +129,9 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
         told = {} if per_row is None else {name: v for name, v in self._loss_outputs.items() if name not in per_row}
         if not (told and told.keys() >= self.kept_names.keys()):
             told = self.stats_left() | told
-        return {name: getattr(self, attribute) for name, attribute in self.reported.items()} | told
+        numbers = {name: getattr(self, attribute) for name, attribute in self.reported.items() if name not in told}
+        first = {name: value for name, value in numbers.items() if name.startswith("cur_")}
+        return first | told | numbers  # in RLlib's order
 
     stats_fn = extra_grad_info
 
