@@ -197,6 +197,8 @@ class _Rewriter(_GoneNames):
             name = _dotted(alias.name) or ""
             if _is_below(name, _OLD):
                 self._note_missing(node, _NEW + name.removeprefix(_OLD), ())
+            elif _is_below(name, "ray.tune") and missing_names(name, ()):
+                self._note_missing(node, _NEW + name.removeprefix("ray"), ())
 
     def leave_Import(self, original_node: cst.Import, updated_node: cst.Import) -> cst.Import:
         del original_node
@@ -378,10 +380,10 @@ def _split_import_of_ray(
 
 
 def _under_our_tune(alias: cst.ImportAlias) -> cst.ImportAlias:
-    """Returns `ray.tune.x as y` as `rlframe.tune.x as y`, where that is here."""
+    """Returns `ray.tune.x`, with or without `as y`, as `rlframe.tune.x`, where that is here."""
     name = _dotted(alias.name) or ""
     ours = _NEW + name.removeprefix("ray")
-    if alias.asname is None or not _is_below(name, "ray.tune") or missing_names(ours, ()):
+    if not _is_below(name, "ray.tune") or missing_names(ours, ()):
         return alias
     return alias.with_changes(name=_expression(ours))
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any, ClassVar
 
+from ray.air.integrations import wandb
 from ray.air.integrations.mlflow import MLflowLoggerCallback
 from ray.air.integrations.wandb import WandbLoggerCallback
 from ray.tune.logger import LoggerCallback
 
 from rlframe.tune.logger import Logger
 from rlframe.utils.errors import ConfigError
+
+# What may be logged to Weights & Biases, whose own classes are there where it is installed: programs that widen
+# `_is_allowed_type` by a copy of their own read these.
+_OF_WANDB = (getattr(wandb, name, None) for name in ("WBValue", "Image", "Video"))
+_VALID_ITERABLE_TYPES = tuple(kind for kind in _OF_WANDB if kind is not None)
+_VALID_TYPES = (Number, *_VALID_ITERABLE_TYPES)
 
 
 class CallbackLogger(Logger):

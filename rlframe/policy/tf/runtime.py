@@ -45,7 +45,11 @@ def prepare(config: Mapping[str, Any], observation_space: gym.Space[Any]) -> lis
             "install its CUDA build, or set _fake_gpus=True to try several on the CPU"
         )
     use_gpu = bool(wanted) and bool(gpus) and not config.get("_fake_gpus")
-    args = _session_args(config, worker)
+    args = _session_args(config, worker, use_gpu=use_gpu)
+    if not args["allow_soft_placement"]:
+        tf.config.set_soft_device_placement(False)
+    if args["log_device_placement"]:
+        tf.debugging.set_log_device_placement(True)
     try:
         _set_threads(args, config.get("learner_threads"), small=_is_small(config, observation_space))
         if gpus and not use_gpu:
@@ -63,8 +67,8 @@ def prepare(config: Mapping[str, Any], observation_space: gym.Space[Any]) -> lis
     return [f"/GPU:{index}" for index in range(count)]
 
 
-def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
-    """Returns the session arguments that hold for a process.
+def _session_args(config: Mapping[str, Any], worker: bool, *, use_gpu: bool) -> dict[str, Any]:
+    """Returns the session arguments that hold for a process. Without a GPU in use, `gpu_options` say nothing.
 
     Raises:
         ConfigError: If one says what only sessions had, or what is always so here.
@@ -72,13 +76,14 @@ def _session_args(config: Mapping[str, Any], worker: bool) -> dict[str, Any]:
     args = {**TF_SESSION_ARGS, **(config.get("tf_session_args") or {})}
     if not worker:
         args.update(config.get("local_tf_session_args") or {})
-    ours = (*_THREADS, "gpu_options", "device_count")  # how many devices a session saw: num_gpus says that here
-    wrong = [key for key, value in args.items() if key not in ours and value != TF_SESSION_ARGS.get(key)]
-    wrong += [f"gpu_options.{key}" for key in args["gpu_options"] if key != "allow_growth"]
+    # `device_count` is how many devices a session saw: num_gpus says that here.
+    wrong = [key for key in args if key not in TF_SESSION_ARGS]
+    wrong += [f"gpu_options.{key}" for key in args["gpu_options"] if use_gpu and key != "allow_growth"]
     if wrong:
         raise ConfigError(
-            f"tf_session_args: got {wrong[0]!r}, wanted only {', '.join(_THREADS)} and gpu_options.allow_growth: there "
-            "are no sessions; call tf.config before the trainer is made for anything else"
+            f"tf_session_args: got {wrong[0]!r}, wanted only {', '.join(_THREADS)}, log_device_placement, "
+            "allow_soft_placement and gpu_options.allow_growth: there are no sessions; call tf.config before the "
+            "trainer is made for anything else"
         )
     return args
 

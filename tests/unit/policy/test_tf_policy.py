@@ -796,15 +796,27 @@ def test_distribution_class_may_depend_on_exploring():
         assert extra["action_dist_inputs"].shape == (5, 2 if explore else 1)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [{"log_device_placement": True}, {"allow_soft": 1}, {"gpu_options": {"per_process_gpu_memory_fraction": 0.5}}],
-)
-def test_session_arguments_that_sessions_alone_had_are_refused(args):
-    with pytest.raises(ConfigError, match="wanted only intra_op_parallelism_threads"):
-        make("tf", "DQN", {}, tf_session_args=args)
+def test_session_arguments_that_sessions_alone_had_are_refused():
+    with pytest.raises(ConfigError, match="got 'allow_soft', wanted only intra_op_parallelism_threads"):
+        make("tf", "DQN", {}, tf_session_args={"allow_soft": 1})
     devices = {"CPU": 4, "GPU": 0}  # num_gpus says that here
     make("tf", "DQN", {}, tf_session_args={"intra_op_parallelism_threads": 1, "device_count": devices})
+
+
+def test_session_arguments_on_devices_are_tensorflow_s_own_settings():
+    asked = {
+        "log_device_placement": True,
+        "allow_soft_placement": False,
+        "gpu_options": {"per_process_gpu_memory_fraction": 0.5},  # without a GPU this says nothing
+    }
+    before = tf.config.get_soft_device_placement(), tf.debugging.get_log_device_placement()
+    try:
+        make("tf", "DQN", {}, tf_session_args=asked)
+        assert not tf.config.get_soft_device_placement()
+        assert tf.debugging.get_log_device_placement()
+    finally:
+        tf.config.set_soft_device_placement(before[0])
+        tf.debugging.set_log_device_placement(before[1])
 
 
 def test_compiling_torch_is_refused():

@@ -102,10 +102,21 @@ def test_an_algorithm_that_a_flag_names_and_tune_behind_ray_are_rewritten():
     assert migrate_program(program).after == program.replace("from ray import tune", "from rlframe import tune")
     program = 'import ray\nimport ray.tune\nimport ray.rllib.agents.ppo as ppo\nray.tune.run("PPO", local_dir=".")\n'
     after = migrate_program(program).after
-    assert "import rlframe\n" in after
+    assert "import ray\nimport rlframe.tune\n" in after
     assert 'rlframe.tune.run("PPO", local_dir=".")' in after
     assert callable(rlframe.tune.run)
     assert migrate_program(after).after == after
+
+
+def test_imports_of_tune_s_modules_by_their_whole_path_are_rewritten_with_what_uses_them():
+    program = (
+        "import ray.tune.integration.wandb\nfrom ray.rllib.agents.ppo import PPOTrainer\n\n"
+        "ray.init()\nray.tune.integration.wandb._is_allowed_type = PPOTrainer\n"
+    )
+    after = migrate_program(program).after
+    assert after.startswith("import ray\nimport rlframe.tune.integration.wandb\n")
+    assert "\nrlframe.tune.integration.wandb._is_allowed_type = " in after
+    assert [note.line for note in migrate_program("import ray.tune.no_such_room\n" + program).notes] == [1]
 
 
 def test_a_key_that_the_program_reads_again_keeps_its_name():
@@ -249,14 +260,14 @@ def test_tune_and_ray_init_of_files_beside_a_program_are_of_its_time(tmp_path):
 
 
 def test_of_names_that_are_nowhere_what_there_is_instead_is_told():
-    program = "from ray.tune import track\nfrom ray.tune.integration.wandb import WandbLoggerCallback, _VALID_TYPES\n"
+    program = "from ray.tune import track\nfrom ray.tune.integration.wandb import WandbLoggerCallback, wandb_mixin\n"
     migration = migrate_program(program)
     assert migration.after == program.replace("ray.tune.integration", "rlframe.tune.integration")
     track, types = migration.notes
     assert (track.line, types.line) == (1, 2)
     assert track.text.startswith("ray.tune.track is not in the installed Ray: ")
     assert "There is tune.report(" in track.text
-    assert "_VALID_TYPES" in types.text
+    assert "wandb_mixin" in types.text
     assert "WandbLoggerCallback is not" not in types.text
     samples = "from ray.tune.sample import Domain, Float\n"
     assert migrate_program(samples).after == samples.replace("ray.tune", "rlframe.tune")

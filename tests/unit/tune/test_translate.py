@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import ray.tune
 from ray.tune.experiment import Trial
@@ -256,8 +257,10 @@ def test_loggers_of_services_are_callbacks_of_the_trials_own_config(config: dict
 
 def test_loggers_of_services_say_what_they_lack(tmp_path: Path) -> None:
     from rlframe.tune.integration.mlflow import MLFlowLogger, MLflowLogger
-    from rlframe.tune.integration.wandb import WandbLogger
+    from rlframe.tune.integration.wandb import _VALID_ITERABLE_TYPES, _VALID_TYPES, WandbLogger
 
+    assert isinstance(np.float32(1), _VALID_TYPES)
+    assert not isinstance("text", (*_VALID_TYPES, *_VALID_ITERABLE_TYPES))
     assert MLFlowLogger is MLflowLogger
     trial = Trial("PG", stub=True)
     with pytest.raises(ConfigError, match=r"logger_config\.wandb: got None, wanted a dict of WandbLoggerCallback's"):
