@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from rlframe.models.networks import CustomModelNetwork, LayeredNetwork, Networks
 from rlframe.models.spec import CustomNetwork, Network, Part, Variable
 from rlframe.models.torch.check_model import check_model
 from rlframe.models.torch.layer_owner import TorchLayerOwner
+from rlframe.models.torch.misc import activation_module
+from rlframe.models.torch.rllib_layers import slim
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 
 
@@ -31,6 +34,15 @@ class TorchNetwork(LayeredNetwork, TorchLayerOwner, _Kernels):
     def __init__(self, spec: Network) -> None:
         nn.Module.__init__(self)
         self._build(spec, np.random.default_rng(int(torch.randint(2**62, ()))))
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        """Yields the layers as in RLlib's sequences, whose `SlimFC`s programs take apart; outputs squash in a step."""
+        for layer in self._layers:
+            module, activation = self.get_submodule(layer.name), activation_module(layer.activation)
+            together = isinstance(module, nn.Linear) and layer is not self._layers[-1]
+            yield slim(module, activation) if together else slim(module)
+            if activation is not None and not together:
+                yield activation
 
 
 class TorchCustomNetwork(CustomModelNetwork, _Kernels):

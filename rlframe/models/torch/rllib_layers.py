@@ -12,6 +12,19 @@ from rlframe.models.rllib_names import fitting_weights
 from rlframe.models.torch.misc import SlimConv2d, SlimFC, activation_module
 
 
+class _Submodules(dict[str, Any]):
+    """A network's submodules, among which `model._modules["_logits"]` is found by RLlib's name, too."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model.__dict__["_modules"])
+        self._model = model
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self._model._rllib_layers:
+            raise KeyError(name)
+        return self._model._rllib_layers[name](self._model)
+
+
 class RLlibLayers:
     """Finds layers by RLlib's names, so that programs can take a network apart, read its weights and write them.
 
@@ -57,6 +70,8 @@ class RLlibLayers:
         Raises:
             ValueError: If it is a layer of RLlib's name that would not compute.
         """
+        if type(self.__dict__.get("_modules")) is dict:  # nn.Module's own, before the first attribute
+            self.__dict__["_modules"] = _Submodules(self)
         if name in self._rllib_layers and type(self).forward.__module__.startswith("rlframe."):  # type: ignore[attr-defined]
             own = self._rllib_heads.get(name, "")
             may = self._derived_by_user and isinstance(value, nn.Module)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import gymnasium as gym
@@ -10,12 +12,15 @@ import pytest
 import torch
 from torch import nn
 
+from rlframe.agents.ddpg.ddpg_torch_policy import DDPGTorchPolicy
+from rlframe.agents.ddpg.td3 import TD3_DEFAULT_CONFIG as TD3
 from rlframe.agents.dqn import DEFAULT_CONFIG as DQN
 from rlframe.agents.dqn.dqn_torch_policy import DQNTorchPolicy
 from rlframe.agents.ppo import DEFAULT_CONFIG as PPO
 from rlframe.agents.ppo.ppo_torch_policy import PPOTorchPolicy
 from rlframe.models import MODEL_DEFAULTS, ModelCatalog
 from rlframe.models.torch.fcnet import FullyConnectedNetwork
+from rlframe.models.torch.misc import SlimFC
 
 VECTOR, IMAGE = gym.spaces.Box(-1, 1, (3,), np.float32), gym.spaces.Box(0, 1, (10, 10, 2), np.float32)
 TWO = gym.spaces.Discrete(2)
@@ -37,6 +42,36 @@ def test_fully_connected_layers_compute_outputs_and_values() -> None:
     assert isinstance(model._hidden_layers[0]._model[1], nn.Tanh)
     assert "_logits" not in dict(model.named_modules())
     assert not hasattr(model, "_convs")
+
+
+def test_layers_are_found_among_the_submodules_by_these_names() -> None:
+    model = model_of(VECTOR, fcnet_hiddens=[5, 4])
+    copied = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    for each in (model, copied):
+        modules = each._modules
+        assert modules["_logits"]._modules["_model"][0] is each.output
+        assert modules["_hidden_layers"][0]._modules["_model"][0] is each.hidden_0
+        assert "_logits" not in modules
+        with pytest.raises(KeyError, match="_convs"):
+            modules["_convs"]
+    assert copied.output is not model.output
+    config = {**DQN, "hiddens": [7]}
+    q_model: Any = DQNTorchPolicy(VECTOR, TWO, config).model
+    assert q_model._modules["advantage_module"][0]._model[0] is q_model.advantage_module[0]._model[0]
+
+
+def test_actors_and_critics_are_sequences_of_layers() -> None:
+    config = {**TD3, "actor_hiddens": [5, 4], "twin_q": False}
+    model: Any = DDPGTorchPolicy(VECTOR, gym.spaces.Box(-1, 1, (2,)), config).model
+    obs = torch.rand(6, 3)
+    kinds = [type(layer) for layer in model.policy_model]
+    assert kinds == [SlimFC, SlimFC, SlimFC, nn.Tanh]
+    assert [type(part) for layer in [*model.policy_model][:3] for part in layer._modules["_model"]] == [
+        nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear,
+    ]  # fmt: skip
+    torch.testing.assert_close(nn.Sequential(*model.policy_model)(obs), model.policy_model(obs))
+    rows = torch.rand(6, 5)
+    torch.testing.assert_close(nn.Sequential(*model.q_model)(rows), model.q_model(rows))
 
 
 def test_a_keras_model_is_missed_with_advice() -> None:
