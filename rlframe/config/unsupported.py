@@ -1,5 +1,6 @@
 """Values of common keys that this version does not honour, and what to use instead. Nothing is ignored in silence."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rlframe.config.declaration import UnsupportedValue
@@ -8,6 +9,17 @@ from rlframe.config.declaration import UnsupportedValue
 def _is_rllibs_own(collector: Any) -> bool:
     """Whether it is the collector that RLlib's configs name: copies of them say nothing by it."""
     return getattr(collector, "__name__", "") == "SimpleListCollector" and collector.__module__.startswith("rlframe.")
+
+
+def options_beyond_one_buffer(optimizer: Any) -> Any:
+    """Returns what a section `optimizer` says beside what is so wherever one buffer holds all: one shard, no debug.
+
+    Programs that have copied Ape-X's section into the config of DQN or SimpleQ say this.
+    """
+    if not isinstance(optimizer, Mapping):
+        return optimizer
+    so = {"num_replay_buffer_shards": 1, "debug": False}
+    return {key: value for key, value in optimizer.items() if key not in so or value != so[key]}
 
 
 _REMOTE_ENVS = "set num_workers to step environments in several processes"
@@ -26,7 +38,7 @@ UNSUPPORTED: dict[str, UnsupportedValue] = {
         bool, "both frameworks have the same default models", harmless=True
     ),
     "optimizer": UnsupportedValue(
-        bool,
+        lambda value: bool(options_beyond_one_buffer(value)),
         "only Ape-X and code of your own read it, as in RLlib 1.x; use lr and the algorithm's own keys",
         harmless=True,
         read_by_own_code=True,

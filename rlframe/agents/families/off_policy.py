@@ -9,7 +9,7 @@ from rlframe.agents.families.optimization import GradientClippingConfig
 from rlframe.config.common import CommonConfig
 from rlframe.config.model import ACTIVATIONS, NetworkConfig
 from rlframe.config.options import Section, Variants, option, section
-from rlframe.config.unsupported import UNSUPPORTED
+from rlframe.config.unsupported import UNSUPPORTED, options_beyond_one_buffer
 from rlframe.execution.concurrency_ops import Concurrently
 from rlframe.execution.metric_ops import StandardMetricsReporting
 from rlframe.execution.rollout_ops import ParallelRollouts
@@ -363,9 +363,10 @@ def replay_plan(
         before_learning: Operators between replay and the learner step: batch in, batch out.
     """
     config = OffPolicyConfig.view(config)
-    if config.optimizer and not _has_own_policies(workers):
+    unread = options_beyond_one_buffer(config.optimizer)
+    if unread and not _has_own_policies(workers):
         raise ConfigError(
-            f"optimizer: got {config.optimizer!r}, which this algorithm's plan does not read; use lr and the "
+            f"optimizer: got {unread!r}, which this algorithm's plan does not read; use lr and the "
             "algorithm's own keys, or execution_plan=apex_execution_plan for these options"
         )
     return alternating_plan(workers, config, local_replay_buffer, before_learning=before_learning)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.ddpg import TD3_DEFAULT_CONFIG, ApexDDPGTrainer, DDPGTorchPolicy, TD3Trainer
-from rlframe.agents.dqn import ApexTrainer, DQNTorchPolicy, DQNTrainer
+from rlframe.agents.dqn import ApexTrainer, DQNTorchPolicy, DQNTrainer, SimpleQTrainer
 from rlframe.agents.dqn.apex import apex_execution_plan
 from rlframe.agents.dqn.dqn_policy import build_q_losses
 from rlframe.agents.sac import SACTrainer
@@ -91,6 +91,14 @@ def test_defaults_are_those_of_rllib(trainer, exploration):
 def test_mistakes_say_what_to_do(overrides, said):
     with pytest.raises(ConfigError, match=said):
         make(**overrides)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("trainer_class", [DQNTrainer, SimpleQTrainer])
+def test_options_that_say_what_one_buffer_is_are_no_mistake(trainer_class):
+    trainer = trainer_class({"optimizer": {"num_replay_buffer_shards": 1, "debug": False}}, env="CartPole-v1")
+    assert trainer.config["optimizer"]["num_replay_buffer_shards"] == 1
+    trainer.stop()
 
 
 def test_plans_that_do_not_read_the_options_refuse_them():

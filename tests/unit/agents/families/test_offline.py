@@ -91,7 +91,7 @@ def test_mistakes_are_told(files, tmp_path):
     with pytest.raises(ConfigError, match="single rows of data"):
         trainer_of(files, model={"use_lstm": True})
     with pytest.warns(UserWarning, match="optimizer=.* has no effect"):
-        trainer_of(files, optimizer={"num_replay_buffer_shards": 1})
+        trainer_of(files, optimizer={"num_replay_buffer_shards": 2})
     assert trainer_of(files, learning_starts=1500).train()["timesteps_total"] == 64  # all there is, is there
     (tmp_path / "data.json").write_text('{"type": "SampleBatch", "obs": [[0, 0, 0]], "actions": [[0]]}\n')
     with pytest.raises(DataError, match=r"wanted \['rewards', 'new_obs'\]"):
