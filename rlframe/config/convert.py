@@ -28,9 +28,9 @@ def kinds_of(annotation: Any) -> tuple[Any, ...]:
 def convert(value: Any, annotation: Any) -> Any:
     """Returns `value` in the form its declared type has, where nothing is lost by it; else unchanged.
 
-    Scalars of NumPy become Python's, an integral float a declared int, an int a declared float, a tuple or
-    array a declared list; 0, 1, "true", "false" and None become declared bools. Text is never read as a number and a
-    bool never as a count.
+    Scalars of NumPy become Python's, an integral float a declared int, an int a declared float; a tuple, an array or
+    another sequence a declared list, another mapping a declared dict, as config libraries have them; 0, 1, "true",
+    "false" and None become declared bools. Text is never read as a number and a bool never as a count.
     """
     if value is None and kinds_of(annotation) == (bool,):
         return False  # RLlib asked whether the value is true
@@ -42,9 +42,10 @@ def convert(value: Any, annotation: Any) -> Any:
         return _BOOLS.get(str(value).lower(), value)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _convert_number(value, kinds)
-    if isinstance(value, dict):
-        return _convert_dict(value, kinds)
-    if isinstance(value, list | tuple) or _is_array(value):
+    if isinstance(value, collections.abc.Mapping) and dict in {get_origin(kind) or kind for kind in kinds}:
+        return _convert_dict(value if isinstance(value, dict) else dict(value), kinds)
+    sequence = isinstance(value, collections.abc.Sequence) and not isinstance(value, str | bytes)
+    if sequence or _is_array(value):
         return _convert_sequence(value, kinds)
     return value
 

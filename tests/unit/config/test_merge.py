@@ -1,3 +1,4 @@
+from collections import UserDict, UserList
 from typing import Any
 
 import pytest
@@ -274,6 +275,17 @@ def test_an_own_key_that_looks_like_a_slip_is_kept_with_a_warning() -> None:
 def test_own_keys_of_a_built_in_model_are_faults() -> None:
     with pytest.raises(ConfigError, match=r"model\.nb_snakes: unknown key"):
         merge_configs(CommonConfig.defaults(), {"model": {"nb_snakes": 4}}, CommonConfig)
+
+
+def test_mappings_and_sequences_of_config_libraries_are_dicts_and_lists() -> None:
+    inner = UserDict({"b": 1})
+    given = {"env_config": UserDict({"a": inner}), "logger_config": UserDict({"c": 2}), "hiddens": UserList([8, 4.0])}
+    config = merge_configs(DQNConfig.defaults(), given, DQNConfig)
+    assert (config["env_config"], config["logger_config"]) == ({"a": inner}, {"c": 2})
+    assert type(config["env_config"]) is dict
+    assert config["hiddens"] == [8, 4]
+    with pytest.raises(ConfigError, match="hiddens: got '84'"):
+        merge_configs(DQNConfig.defaults(), {"hiddens": "84"}, DQNConfig)
 
 
 def test_merge_none_for_what_rllib_did_not_read_keeps_the_default() -> None:
