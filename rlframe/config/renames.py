@@ -209,8 +209,6 @@ _READ_BY_PROGRAMS = frozenset({"model.custom_options"})
 """Other names that no config declares, and that programs read again where they have set them."""
 _READ_BY_COPIES = frozenset({"grad_norm_clipping", "sample_batch_size", "vf_share_layers"})
 """Other names that no config declares, and that copies of RLlib's policies and plans read: QMIX's, and those of 0.8."""
-_UNSET_IN_POLICIES = frozenset({"vf_share_layers"})
-"""Of these, what copies of PPO's policy take for set by the user unless it is not: an error in those of RLlib 1.13."""
 _OF_NO_MEANING: dict[str, dict[str, Any]] = {
     "moving_average_sqd_adv_norm_start": {"bc_logstd_coeff": 0.0},
     "worker_side_prioritization": {"replay_buffer_shards_colocated_with_driver": True},
@@ -226,17 +224,15 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
 
     Args:
         config: The config. Not changed.
-        deprecated: Its keys, with dotted names, that are other names; None, of a policy's config, takes those that
-            stand there as not set.
+        deprecated: Its keys, with dotted names, that are other names; None takes those that stand there as not set.
     """
     copy = copy_containers(config)
-    for_policy = deprecated is None
     if deprecated is None:
         deprecated = {dotted for dotted in RENAMES if lookup(config, dotted) == SENTINEL}
     for dotted in sorted((RENAMES.keys() & deprecated) | _READ_BY_PROGRAMS | _READ_BY_COPIES):
         value = lookup(config, RENAMES[dotted].targets[0], _MISSING) if RENAMES[dotted].reads_back else _MISSING
         if value is not _MISSING and lookup(config, dotted, SENTINEL) == SENTINEL:
-            assign(copy, dotted, SENTINEL if for_policy and dotted in _UNSET_IN_POLICIES else value)
+            assign(copy, dotted, value)
     for beside, unset in _OF_NO_MEANING.items():
         copy = {**unset, **copy} if beside in copy else copy
     return dict(copy)

@@ -12,6 +12,8 @@ from rlframe.data.columns import ACTIONS, OBS, REWARDS, STATE_IN_PREFIX
 from rlframe.data.nested import map_nested
 from rlframe.data.sample_batch import SampleBatch
 
+_BY_PLACE_OR_NAME = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
 
 def value_after(single: Callable[..., Any], inputs: SampleBatch, trajectory: SampleBatch) -> float:
     """Returns what a program's `_value` says of the observation that followed a trajectory.
@@ -35,5 +37,6 @@ def _as_declared(single: Callable[..., Any], inputs: SampleBatch, trajectory: Sa
         states = [inputs[name][0] for name in names if name in inputs]
         row = [map_nested(lambda leaf: leaf[0], inputs[OBS]), trajectory[ACTIONS][-1], trajectory[REWARDS][-1], *states]
         kinds = [parameter.kind for parameter in signature.parameters.values()]
-        return (row if inspect.Parameter.VAR_POSITIONAL in kinds else row[: len(kinds)]), {}
+        by_place = sum(kind in (inspect.Parameter.POSITIONAL_ONLY, _BY_PLACE_OR_NAME) for kind in kinds)
+        return (row if inspect.Parameter.VAR_POSITIONAL in kinds else row[:by_place]), {}
     return [], inputs

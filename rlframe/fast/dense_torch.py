@@ -379,7 +379,7 @@ class Choices:
     def __init__(self, logits: Tensor, actions: Tensor, old: Tensor | None) -> None:
         self.log_probs = torch.log_softmax(logits, 1)
         self.probs = self.log_probs.exp()
-        self._index = actions.long().unsqueeze(1)
+        self._index = actions.long().reshape(-1, 1)
         self.logp = self.log_probs.gather(1, self._index).squeeze(1)
         self.entropy = -(self.probs * self.log_probs).sum(1)
         if old is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium as gym
@@ -43,13 +41,10 @@ class EnvActions:
             return unsquash_action(actions, self.action_space_struct)
         return clip_action(actions, self.action_space_struct) if clip else actions
 
-    def env_actions_map(self) -> Callable[[Any], Any]:
-        """Returns `to_env_actions`, or as much of it as the space and the config, as they are now, need."""
+    def only_unsquashes(self) -> bool:
+        """Returns whether all that `to_env_actions` may do, by class and space, is what `normalize_actions` says."""
         elsewhere = self._acts_in_points or self._counts_from_elsewhere or self._acts_in_numbers
-        own = type(self).to_env_actions is not EnvActions.to_env_actions
-        if own or elsewhere or not self.config.normalize_actions:
-            return self.to_env_actions
-        return functools.partial(unsquash_action, action_space_struct=self.action_space_struct)
+        return type(self).to_env_actions is EnvActions.to_env_actions and not elsewhere
 
     def from_env_action(self, action: Any) -> Any:
         """Returns one action of the environment's space as the policy's space has it: an array; undoes squashing."""

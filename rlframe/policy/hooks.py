@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rlframe.config.nested_dict import same
-from rlframe.config.renames import SENTINEL
 from rlframe.data.columns import OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
@@ -20,7 +18,6 @@ from rlframe.policy.recurrent_context import can_be_seen_acting
 from rlframe.utils.nested import merge_dicts, new_mixins
 
 Hooks = dict[str, Any]
-_SHARED = "vf_share_layers"
 #: By hook: `fn(user's function) -> (name of the attribute, what becomes it)`.
 Methods = Mapping[str, Callable[[Any], tuple[str, Any]]]
 
@@ -61,23 +58,6 @@ def _laid_on(defaults: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _called_before_models(hook: Any, policy: Any, obs_space: Any, action_space: Any, config: dict[str, Any]) -> None:
-    """Calls a hook; `vf_share_layers`, which copies of RLlib 1.0's PPO hand on unset, stays as it is in `model`.
-
-    Args:
-        hook: The function.
-        policy: Given to it, as the rest is.
-        obs_space: Of the policy.
-        action_space: Of the policy.
-        config: What the hook may write into.
-    """
-    shared = (config.get("model") or {}).get(_SHARED)
-    hook(policy, obs_space, action_space, config)
-    model = config.get("model") or {}
-    if same(model.get(_SHARED), SENTINEL):
-        model[_SHARED] = shared
-
-
 def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
     # The framework's own class takes more than spaces and config; an algorithm's policy need not.
     takes = inspect.signature(base.__init__).parameters
@@ -89,7 +69,7 @@ def _constructor(hooks: Hooks, base: type[LearningPolicy]) -> Any:
         self.observation_space, self.action_space = obs_space, action_space
         for moment in ("validate_spaces", "before_init"):
             if moment in hooks:
-                _called_before_models(hooks[moment], self, obs_space, action_space, config)
+                hooks[moment](self, obs_space, action_space, config)
         options: dict[str, Any] = {}
         if "max_seq_len" in takes:
             options["max_seq_len"] = config.get("model", {}).get("max_seq_len", 20)

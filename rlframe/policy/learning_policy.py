@@ -323,7 +323,8 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
         By default what the loss told by row. The report has the mean of a `td_error`, too.
         """
-        return {name: self._loss_outputs[name] for name in self._per_row or ()} or self.rows_left()
+        told = self._loss_outputs
+        return {name: told[name] for name in self._per_row or () if name in told} or self.rows_left()
 
     def evaluate_loss(self, batch: SampleBatch) -> dict[str, Any]:
         """Returns what `extra_compute_grad_fetches` gives for a batch, in arrays, without learning from it."""

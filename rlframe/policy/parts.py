@@ -75,10 +75,11 @@ class FusedGradients:
         classes: "module:class" by framework; `class.of(policy)` gives it (see `policy.torch.fused`), or None where
             networks are not made for it. `class.of(policy, names)` that of a curvature, with the names of weights.
         methods: What it stands for: it is not used where a class below the one that names it replaces one of them.
+            Statistics may read what the model's last pass left.
     """
 
     classes: Mapping[str, str]
-    methods: tuple[str, ...] = ("loss", "keep")
+    methods: tuple[str, ...] = ("loss", "keep", "extra_grad_info")
 
     def find(self, policy: Any) -> Any:
         """Returns the class for a policy's framework; None where there is none, or its methods are replaced."""

@@ -170,7 +170,8 @@ class LayerPopArt(PopArt):
         if not (math.isfinite(mean) and math.isfinite(spread)):
             return
         self.update(mean, spread, np.asarray(rows[REWARDS]))
-        if self._of is not policy.parts_in_use:  # layers that a program has put in others' places have other variables
+        policy.notice_own_parts()  # layers that a program has put in others' places have other variables
+        if policy.model_altered or self._of is not policy.parts_in_use:
             self._of, self._variables = policy.parts_in_use, policy.model.popart_variables()
         for variables in self._variables:
             self._move(variables)

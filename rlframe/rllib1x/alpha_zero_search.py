@@ -16,6 +16,11 @@ from rlframe.env.adapt import adapt_env
 from rlframe.models.action_mask import ACTION_MASK
 
 
+def _seeded_by_numpy() -> np.random.Generator:
+    """Returns a stream that follows NumPy's own, from which RLlib drew and which a trainer's `seed` sets."""
+    return np.random.default_rng(np.random.randint(2**31))  # noqa: NPY002
+
+
 class RootParentNode:
     """What stands above the root: it counts the root's visits.
 
@@ -138,7 +143,7 @@ class MCTS:
         self.exploit = mcts_param["argmax_tree_policy"]
         self.add_dirichlet_noise = mcts_param["add_dirichlet_noise"]
         self.c_puct = mcts_param["puct_coefficient"]
-        self._rng = np.random.default_rng()
+        self._rng = _seeded_by_numpy()
 
     def compute_action(self, node: Node) -> tuple[NDArray[Any], int, Node]:
         """Searches, and returns the tree policy `[A]`, the action, and the node that it leads to.
@@ -206,7 +211,7 @@ def get_r2_env_wrapper(env_creator: Callable[[Any], Any], r2_config: Mapping[str
             self._adapted = adapt_env(self.env)
             self.action_space, self.observation_space = self.env.action_space, self.env.observation_space
             self.r2_buffer = RankedRewardsBuffer(r2_config["buffer_max_length"], r2_config["percentile"])
-            rng = np.random.default_rng(0)
+            rng = _seeded_by_numpy()
             for _ in range(r2_config["num_init_rewards"] if r2_config["initialize_buffer"] else 0):
                 obs, reward, over = self.reset(), 0.0, False
                 while not over:
@@ -226,11 +231,11 @@ def get_r2_env_wrapper(env_creator: Callable[[Any], Any], r2_config: Mapping[str
             return obs, self.r2_buffer.normalize(reward) if over else reward, over, info
 
         def get_state(self) -> dict[str, Any]:
-            state = {"env_state": self.env.get_state(), "buffer_state": self.r2_buffer.get_state()}
+            state = {"env_state": with_state(self.env).get_state(), "buffer_state": self.r2_buffer.get_state()}
             return copy.deepcopy(state)
 
         def set_state(self, state: Mapping[str, Any]) -> Any:
-            obs = self.env.set_state(state["env_state"])
+            obs = with_state(self.env).set_state(state["env_state"])
             self.r2_buffer.set_state(state["buffer_state"])
             return obs
 

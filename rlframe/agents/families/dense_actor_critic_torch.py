@@ -126,7 +126,7 @@ class DenseSACGradients(DenseCritics):
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
         policy, model = self._policy, self._policy.model
-        noise, next_noise = (batch[name] for name in policy.noise_columns)
+        noise, next_noise = (batch[name] for name in policy.noise_columns[:2])
         obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         rows, alpha = len(obs), model.log_alpha.exp()
         next_own, next_logp = _drawn(self._actor(next_obs), next_noise)

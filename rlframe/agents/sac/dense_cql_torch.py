@@ -56,7 +56,7 @@ class DenseCQLGradients(DenseSACGradients):
     def __call__(self, batch: SampleBatch) -> Mapping[str, Tensor]:
         """Fills the gradients, has the policy keep its report, and returns the losses by optimiser, scalars."""
         policy, model = self._policy, self._policy.model
-        noise, next_noise = (batch[name] for name in policy.noise_columns)
+        noise, next_noise = (batch[name] for name in policy.noise_columns[:2])
         obs, next_obs = as_rows(batch[OBS]), as_rows(batch[NEXT_OBS])
         acting, next_inputs = self._actor.forward(obs), self._actor(next_obs)
         next_own, _ = squashed_gaussian(next_inputs, next_noise)

@@ -54,7 +54,8 @@ class SACModelMethods:
             TypeError: If there is one.
         """
         super().__init_subclass__(**kwargs)
-        if "get_action_model_outputs" in cls.__dict__:
+        own = cls.get_policy_output is not SACModelMethods.get_policy_output
+        if "get_action_model_outputs" in cls.__dict__ and not own:
             raise TypeError(f"{cls.__name__}.get_action_model_outputs would never be called: {_ALONE}")
 
     def make_networks(

@@ -95,7 +95,8 @@ class SACPolicy(LearningPolicy):
         """Settles by the action space which SAC this is."""
         settle_action_space("SAC", self)
         config = self.config
-        self.noise_columns = () if self.discrete else (NOISE, NEXT_NOISE)
+        if self.discrete:
+            self.noise_columns = ()
         if self.discrete and config.n_quantiles > 1:
             raise ConfigError(
                 f"n_quantiles: got {config['n_quantiles']} with the action space {self.action_space}; wanted 1: "

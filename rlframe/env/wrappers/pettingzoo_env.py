@@ -156,5 +156,6 @@ class PettingZooEnv(_FromPettingZoo):
         truncated = done and not (terminateds and all(terminateds.values()))
         terminateds[_ALL], truncateds[_ALL] = done and not truncated, truncated
         if not hasattr(env, "terminations"):
-            return obs, rewards, terminateds, infos
+            dones = {who: terminateds[who] or truncateds[who] for who in terminateds if who != _ALL}
+            return obs, rewards, {**(dict.fromkeys(obs, False) | dones), _ALL: done}, infos
         return obs, rewards, terminateds, truncateds, infos

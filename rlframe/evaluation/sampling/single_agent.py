@@ -31,6 +31,7 @@ from rlframe.evaluation.sampling.single_agent_state import RunnerState
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
 from rlframe.policy.users_code import overridden_by_user
+from rlframe.utils.spaces.space_maps import unsquash_action
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         self._obs_dtype = np.dtype(np.float32) if dtype == np.float64 or obs_filter is not None else dtype
         self._discrete = isinstance(policy.action_space, gym.spaces.Discrete)
         self._start_offset = int(getattr(policy.action_space, "start", 0)) if self._discrete else 0
-        self._to_env_actions: Any = None if self._discrete else policy.env_actions_map()
+        self._only_unsquashes = not self._discrete and policy.only_unsquashes()
         self._nested = policy.action_space_struct is not policy.action_space
         size = len(slots)
         self._obs: NDArray[Any] = np.zeros((size, *self._obs_shape), self._obs_dtype)
@@ -276,7 +277,11 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         """Returns one action per slot in the environment's space; NumPy integers for Discrete spaces."""
         if self._discrete:
             return list(actions + self._start_offset if self._start_offset else actions)
-        made = self._to_env_actions(actions)
+        policy = self.policy
+        if self._only_unsquashes and policy.config["normalize_actions"] and "to_env_actions" not in vars(policy):
+            made = unsquash_action(actions, policy.action_space_struct)
+        else:
+            made = policy.to_env_actions(actions)
         return unbatch(made) if self._nested else made
 
     def _careful_step(self, slot: EnvSlot, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -359,6 +359,11 @@ class MockVectorEnv(VectorEnv):
         self.env: gymnasium.Env[Any, Any] = CartPoleEnv()
         super().__init__(self.env.observation_space, self.env.action_space, mocked_num_envs)
         self.episode_len, self.ts = episode_length, 0
+        self._seed: int | None = None
+
+    def seed(self, seed: int | None = None) -> None:
+        """Seeds the one, at its next reset."""
+        self._seed = seed
 
     def vector_reset(self) -> list[Any]:
         """Resets the one."""
@@ -368,7 +373,8 @@ class MockVectorEnv(VectorEnv):
         """Resets the one, whichever is asked for."""
         del index
         self.ts = 0
-        return self.env.reset()[0]
+        seed, self._seed = self._seed, None
+        return self.env.reset(seed=seed)[0]
 
     def vector_step(self, actions: list[Any]) -> tuple[list[Any], list[float], list[bool], list[dict[str, Any]]]:
         """Steps the one by each action, until it ends; what is left gets its last observation."""

@@ -33,6 +33,12 @@ class Deferred:
     def __init__(self, function: Callable[..., Any], args: Any = (), kwargs: Mapping[str, Any] | None = None) -> None:
         self._function, self._args, self._kwargs = function, args, dict(kwargs or {})
 
+    def __bool__(self) -> bool:
+        return _refuse(self)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{_no_value_yet(self)}; asked for its {name}")
+
     def run(self, made: dict[Deferred, Any]) -> Any:
         """Returns the result.
 
@@ -105,7 +111,9 @@ class PlaceholderWithDefault(Placeholder):
 
 def accept() -> None:
     """Has `tf1.placeholder` make a `Placeholder` outside of functions and graphs, and operations take it."""
-    tf1: Any = importlib.import_module("tensorflow.compat.v1")  # another module until it is imported
+    variables: Any = importlib.import_module("tensorflow.python.ops.resource_variable_ops")
+    # `tf.compat.v1` may have been asked for before, and is another module than the one that is imported.
+    apis = {id(module): module for module in (importlib.import_module("tensorflow.compat.v1"), tf.compat.v1)}.values()
 
     class OnDeferred(tf.__internal__.dispatch.GlobalOpDispatcher):  # type: ignore[misc]  # TensorFlow has no types
         """Defers a function of TensorFlow's that is called with what has no value yet."""
@@ -115,29 +123,45 @@ def accept() -> None:
 
     OnDeferred().register()
     tf.register_tensor_conversion_function(Deferred, _refuse)
-    _replace_outside_of_graphs(tf1, "placeholder", Placeholder)
-    _replace_outside_of_graphs(tf1, "placeholder_with_default", PlaceholderWithDefault)
-    for name in ("assign", "assign_add", "assign_sub"):
-        _defer(type(tf.Variable(0.0, trainable=False)), name)
-    for module in (tf, tf1):  # a group of operations is None outside of graphs
-        group = module.group
-        module.group = lambda *inputs, _plain=group, **kwargs: (
-            inputs if _waits(inputs, kwargs) else _plain(*inputs, **kwargs)
-        )
+    for api in apis:
+        _replace_outside_of_graphs(api, "placeholder", Placeholder)
+        _replace_outside_of_graphs(api, "placeholder_with_default", PlaceholderWithDefault)
+    for name in ("assign", "assign_add", "assign_sub"):  # of the class: a variable that is made starts TensorFlow
+        _defer(variables.ResourceVariable, name)
+    for module in (tf, *apis):
+        _group_deferred(module)
 
 
 def _waits(args: Any, kwargs: Any) -> bool:
     """Returns whether there are deferred results in the arguments, outside of functions, where there is no session."""
-    return any(isinstance(leaf, Deferred) for leaf in tf.nest.flatten([args, kwargs])) and not tf.inside_function()
+    try:
+        leaves = tf.nest.flatten([args, kwargs])
+    except TypeError:  # keys that have no order
+        return False
+    return any(isinstance(leaf, Deferred) for leaf in leaves) and not tf.inside_function()
 
 
 def _refuse(value: Deferred, **options: Any) -> NoReturn:
     del options
-    shown = getattr(value, "name", "what was made of a placeholder")
-    raise TypeError(
+    raise TypeError(_no_value_yet(value))
+
+
+def _no_value_yet(value: Deferred) -> str:
+    shown = vars(value).get("name", "what was made of a placeholder")
+    return (
         f"placeholder: got {shown!r} where a tensor is wanted; it has a value only in "
         "session.run(..., feed_dict={placeholder: value}): read a variable that you assign it to"
     )
+
+
+def _group_deferred(module: Any) -> None:
+    plain = module.group  # None outside of graphs
+
+    @functools.wraps(plain)
+    def group(*inputs: Any, **kwargs: Any) -> Any:
+        return inputs if _waits(inputs, kwargs) else plain(*inputs, **kwargs)
+
+    module.group = group
 
 
 def _replace_outside_of_graphs(module: Any, name: str, kind: type[Placeholder]) -> None:

@@ -39,9 +39,8 @@ class NoSession:
                 "call the model or a function of tensors with the numbers instead"
             )
         made: dict[Deferred, Any] = {placeholder: placeholder.fed(value) for placeholder, value in feed.items()}
-        return tf.nest.map_structure(
-            lambda leaf: _numbers_of(leaf.run(made) if isinstance(leaf, Deferred) else leaf), fetches
-        )
+        ran = tf.nest.map_structure(lambda leaf: leaf.run(made) if isinstance(leaf, Deferred) else leaf, fetches)
+        return tf.nest.map_structure(_numbers_of, ran)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(

@@ -191,9 +191,7 @@ def test_copies_of_dqns_and_sacs_validation_find_old_keys_as_unset():
 
 def test_copies_of_qmix_read_their_limit_of_gradients_by_rllibs_name():
     assert with_other_names({"grad_clip": 10.0})["grad_norm_clipping"] == 10.0
-    model = {"model": {"vf_share_layers": True}}
-    assert with_other_names(model, ())["vf_share_layers"] is True  # copies of PPO's plan of 0.8
-    assert with_other_names(model)["vf_share_layers"] == -1  # those of its policy of 1.13 raise where it is set
+    assert with_other_names({"model": {"vf_share_layers": True}})["vf_share_layers"] is True  # copies of PPO's of 0.8
     assert with_other_names({"grad_clip": None, "grad_norm_clipping": 0.5})["grad_norm_clipping"] == 0.5  # MADDPG's own
 
 

@@ -21,7 +21,6 @@ from rlframe.models.torch.torch_action_dist import TorchDeterministic
 from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.policy.policy_template import build_policy_class
 from rlframe.policy.torch_policy import EntropyCoeffSchedule, LearningRateSchedule
-from rlframe.utils.deprecation import DEPRECATED_VALUE, deprecation_warning
 from rlframe.utils.torch_utils import concat_multi_gpu_td_errors
 
 SMALL = {
@@ -250,13 +249,9 @@ def test_views_of_10s_actor_critics_are_those_of_their_postprocessing_and_losses
 
 
 @pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("release", ["1.0", "1.13"])
-def test_copies_of_ppos_setup_leave_shared_layers_as_the_config_says(shared, release):
+def test_copies_of_ppos_setup_leave_shared_layers_as_the_config_says(shared):
     def setup(policy, obs_space, action_space, config):
-        if release == "1.0":
-            config["model"]["vf_share_layers"] = config["vf_share_layers"]
-        elif config.get("vf_share_layers", DEPRECATED_VALUE) != DEPRECATED_VALUE:
-            deprecation_warning("config[vf_share_layers]", error=True)
+        config["model"]["vf_share_layers"] = config["vf_share_layers"]
 
     policy = build_policy_class(
         "Copy",
