@@ -219,7 +219,7 @@ def test_agents_in_turns_by_the_oldest_contract():
     env = PettingZooEnv(Countdown())
     assert (env.observation_space, env.action_space) == (spaces.Box(0.0, 9.0, (1,)), spaces.Discrete(2))
     assert env.reset() == {"a": np.float32(3)}
-    assert env.step({"a": 0})[1:3] == ({"a": 1.0, "b": 0.0}, {"__all__": False})
+    assert env.step({"a": 0})[1:3] == ({"a": 1.0, "b": 0.0}, {"b": False, "__all__": False})
     env.step({"b": 0})
     obs, rewards, dones, infos = env.step({"a": 0})
     assert (set(obs), rewards, set(infos)) == ({"a", "b"}, {"a": 1.0, "b": 0.0}, {"a", "b"})
