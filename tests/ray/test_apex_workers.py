@@ -70,6 +70,7 @@ def stored(trainer):
     return [state["num_added"] for state in trainer.local_replay_buffer.get_state()["shards"]]
 
 
+@pytest.mark.slow
 def test_iterations_end_while_the_shards_fill_up(build):
     trainer = build(learning_starts=10**9)
     first, second = trainer.train(), trainer.train()

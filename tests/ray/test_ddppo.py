@@ -82,6 +82,7 @@ def test_weights_stay_equal_without_being_sent(trainers):
     assert info["learner"]["default_policy"]["learner_stats"]["allreduce_latency"] > 0
 
 
+@pytest.mark.slow
 def test_a_step_is_the_mean_of_the_workers_gradients(trainers):
     import ray
 

@@ -283,6 +283,7 @@ def test_a_trainable_returns_the_file_that_it_wrote_as_in_ray_1(ray_runtime, tmp
         assert run(3, restore=place)[0] == 3  # one iteration more: counters go on, too
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_trainer_have_the_paths_of_ray_1(ray_runtime, tmp_path):
     from rlframe import tune
 

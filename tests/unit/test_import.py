@@ -51,6 +51,7 @@ def test_what_acts_without_a_framework_loads_none(code):
     assert loaded(code, NO_FRAMEWORK) == ""
 
 
+@pytest.mark.slow
 def test_first_learner_steps_import_nothing_of_torch_compile():
     small = {
         "model": {"fcnet_hiddens": [8]},

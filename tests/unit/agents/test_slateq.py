@@ -253,6 +253,7 @@ def test_remote_workers_show_the_slates_that_the_driver_would(ray_runtime):
 
 
 @needs_tf
+@pytest.mark.slow
 def test_tensorflow_goes_on_bit_for_bit(tmp_path):
     config = {**SMALL, "framework": "tf", "slateq_strategy": "SARSA"}
     trainer, again = (SlateQTrainer(config, env=InterestEvolutionRecSimEnv) for _ in "12")

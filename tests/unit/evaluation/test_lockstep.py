@@ -34,6 +34,7 @@ def test_in_lockstep_rows_say_at_which_step_of_the_environment_they_are():
     assert batch.policy_batches["b"]["t"].tolist() == [1, 3]
 
 
+@pytest.mark.slow
 def test_any_trainer_that_replays_can_do_so_in_lockstep():
     made = trainer(TOGETHER, **LOCKSTEP)
     for _ in range(3):

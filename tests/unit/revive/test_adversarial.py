@@ -138,6 +138,7 @@ def test_training_goes_on_exactly_in_either_phase_and_the_best_is_there_througho
     assert again.metric == whole.metrics["train"]["average_guided_rollout_mae"]
 
 
+@pytest.mark.slow
 def test_state_of_the_contest_is_whole(data, tmp_path):
     one, other = trainer(data), trainer(data)
     one.train()

@@ -221,6 +221,7 @@ def test_the_plan_of_trainers_without_one_has_its_name():
     assert default_execution_plan is Trainer.execution_plan
 
 
+@pytest.mark.slow
 def test_modules_are_attributes_of_their_packages_before_anybody_imported_them():
     code = (
         "import sys, rlframe\n"
