@@ -18,7 +18,7 @@ from rlframe.examples.env.toy_envs import DebugCounterEnv
 from rlframe.models.catalog import ModelCatalog
 from rlframe.offline.json_writer import JsonWriter
 from rlframe.utils.spaces.repeated import Repeated
-from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, gradients_of, needs_tf, to_tensor
+from tests.helpers.frameworks import TORCH_FIRST, gradients_of, needs_tf, to_tensor
 
 SEEN, CHOICES = gym.spaces.Box(-1.0, 1.0, (3,)), gym.spaces.Discrete(2)
 CONFIG = {
@@ -41,7 +41,7 @@ def array(tensor):
     return tensor.detach().numpy() if hasattr(tensor, "detach") else tensor.numpy()
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_two_dependent_bits_have_the_product_of_their_probabilities(framework):
     """P(a1 = 1) = 3/4; P(a2 = 1 | a1) = 1/2 after 0, 4/5 after 1."""
     first = np.log([[1.0, 3.0]] * 4).astype(np.float32)
@@ -72,14 +72,14 @@ def test_two_dependent_bits_have_the_product_of_their_probabilities(framework):
     assert make.required_model_output_shape(None, None) == 16
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_a_model_of_two_bits_refuses_others(framework):
     name = "TorchAutoregressiveActionModel" if framework == "torch" else "AutoregressiveActionModel"
     with pytest.raises(ValueError, match="AutoregressiveActionModel got the action space Discrete"):
         example("models.autoregressive_action_model", name)(SEEN, CHOICES, 16, {}, "bits")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_batches_are_normalised_by_their_own_statistics_in_training_alone(framework):
     model = model_of("batch_norm_model", "BatchNormModel", framework)
     rows = to_tensor(framework, np.repeat([[0.5, -0.5, 1.0]], 4, axis=0).astype(np.float32))
@@ -91,7 +91,7 @@ def test_batches_are_normalised_by_their_own_statistics_in_training_alone(framew
     assert array(model.value_function()).shape == (4,)
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_a_model_may_be_one_weight(framework):
     model = model_of("fast_model", "FastModel", framework)
     obs = to_tensor(framework, np.ones((5, 3), np.float32))
@@ -100,7 +100,7 @@ def test_a_model_may_be_one_weight(framework):
     assert len(model.trainable_variables()) == 1
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_heads_give_q_values_of_another_models_features(framework):
     prefix, features = ("Torch" if framework == "torch" else ""), np.random.default_rng(0).normal(size=(5, 8))
     features = to_tensor(framework, features.astype(np.float32))
@@ -139,6 +139,7 @@ def test_recorded_actions_are_imitated_beside_the_algorithm(framework, tmp_path)
 
 
 @needs_tf
+@pytest.mark.slow
 def test_an_eager_function_is_in_the_way_of_outputs_and_gradients():
     model = model_of("eager_model", "EagerModel", "tf")
     obs = np.ones((4, 3), np.float32)
@@ -152,6 +153,7 @@ def test_an_eager_function_is_in_the_way_of_outputs_and_gradients():
 
 
 @needs_tf
+@pytest.mark.slow
 def test_embeddings_of_actions_are_learned_and_masked():
     count = 3
     space = gym.spaces.Dict(valid_avail_actions_mask=gym.spaces.Box(0, 1, (count,)), cart=gym.spaces.Box(-9, 9, (4,)))
@@ -170,6 +172,7 @@ def test_embeddings_of_actions_are_learned_and_masked():
 
 
 @needs_tf
+@pytest.mark.slow
 def test_a_keras_model_of_sequences_passes_over_the_padding():
     model = example("models.modelv3", "RNNModel")(SEEN, CHOICES, 2, hiddens_size=4, cell_size=3)
     assert [state.tolist() for state in model.get_initial_state()] == [[0.0] * 3] * 2
@@ -184,7 +187,7 @@ def test_a_keras_model_of_sequences_passes_over_the_padding():
         assert array(now) == pytest.approx(array(before))
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_lists_reach_a_model_as_such(framework):
     space = Repeated(gym.spaces.Box(-1.0, 1.0, (2,)), max_len=3)
     preprocessor = ModelCatalog.get_preprocessor_for_space(space)
@@ -206,7 +209,7 @@ def test_lists_reach_a_model_as_such(framework):
     ("name", "maker"),
     [
         ("TORCH_GLOBAL_SHARED_LAYER", "torch_models"),
-        pytest.param("TF2_GLOBAL_SHARED_LAYER", "tf_models", marks=needs_tf),
+        pytest.param("TF2_GLOBAL_SHARED_LAYER", "tf_models", marks=[needs_tf, pytest.mark.slow]),
     ],
 )
 def test_the_shared_layer_has_rllibs_name(name, maker):
@@ -258,6 +261,7 @@ def test_batches_that_a_memory_learned_from_can_be_looked_at(ray_runtime):
 
 
 @needs_tf
+@pytest.mark.slow
 def test_a_model_that_keeps_its_batches_in_ray_needs_ray():
     import ray
 
