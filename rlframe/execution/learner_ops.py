@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from queue import Full
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -75,10 +76,13 @@ class FeedLearner:
 
     def __call__(self, item: Any) -> Any:
         """Returns the item, or a not-ready marker while the queue is full, or waits for the first step."""
-        if self.queue.full() or not (self.learner.has_learned or self.queue.empty()):
+        if not (self.learner.has_learned or self.queue.empty()):
             sleep(QUEUE_WAIT_S)
             return _NextValueNotReady()
-        self.queue.put(item)  # which has room: nobody else fills it
+        try:
+            self.queue.put(item, timeout=QUEUE_WAIT_S)  # a program's own code may have filled it
+        except Full:
+            return _NextValueNotReady()
         return item
 
 
