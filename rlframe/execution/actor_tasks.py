@@ -143,3 +143,10 @@ def create_colocated_actors(
 def _end(actors: Sequence[Any]) -> None:
     for actor in actors:
         actor.__ray_terminate__.remote()
+
+
+def in_object_store(made: Any) -> Any:
+    """Returns a reference to a value that all actors see, without copies of its arrays."""
+    import ray
+
+    return ray.put(made)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rlframe.exploration.exploration import Array, Exploration, count_rows, greedy, no_logp
 from rlframe.exploration.uniform import valid_logp, valid_sampler
@@ -42,5 +45,15 @@ class Random(Exploration):
         self.advance(timestep)
         if not explore:
             return greedy(action_distribution)
+        if self.framework != "torch" and _within_a_step(action_distribution.inputs):
+            from rlframe.exploration.within_steps_tf import drawn_each_time
+
+            draw = partial(self._draw, self.rng)
+            return drawn_each_time(draw, self._logp, action_distribution.inputs, self.action_space)
         actions = self._draw(self.rng, action_distribution)
         return actions, self._logp(action_distribution) if self.wants_logp else no_logp(count_rows(action_distribution))
+
+
+def _within_a_step(inputs: Any) -> bool:
+    """Whether inputs are a tensor of a step that TensorFlow traces, which has no values yet."""
+    return not isinstance(inputs, np.ndarray) and hasattr(inputs, "graph") and not hasattr(inputs, "numpy")

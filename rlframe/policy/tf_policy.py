@@ -287,8 +287,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     def _phases(self, batch: SampleBatch) -> Iterator[tuple[dict[int, Tensor], dict[int, Gradients]]]:
         """Yields losses and (gradient, variable) pairs by the index of their optimiser, one phase after the other."""
         running = self._losses_in_phases(batch)
+        # A program's hook may ask for gradients of several losses that it kept.
+        own = type(self).gradients is not TFPolicy.gradients or "gradients" in vars(self)
         while True:
-            with tf.GradientTape(persistent=len(self._optimizers) > 1) as tape:
+            with tf.GradientTape(persistent=own or len(self._optimizers) > 1) as tape:
                 losses = next(running, None)  # the loss runs in here, up to where it returns or yields
             if losses is None:
                 return

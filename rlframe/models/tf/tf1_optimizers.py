@@ -1,4 +1,4 @@
-"""Has TensorFlow 1's optimisers step Keras' variables, which are no variables of TensorFlow's own since Keras 3."""
+"""Optimisers that policies of programs make and call themselves: TensorFlow 1's and Keras'."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from typing import Any
 
 
 def accept(tf: Any, keras: Any) -> None:
-    """Has `tf1.train` optimisers that policies make and call themselves take a model's variables."""
+    """Has `tf1.train` optimisers take Keras' variables, and Keras' optimisers make their moments outside a traced step.
+
+    Keras' variables are no variables of TensorFlow's own since Keras 3. RLlib's eager policies were not traced, so that
+    optimisers could make their variables when they stepped first.
+    """
     kind = tf.compat.v1.train.Optimizer
     compute, apply = kind.compute_gradients, kind.apply_gradients
 
@@ -27,3 +31,15 @@ def accept(tf: Any, keras: Any) -> None:
         return apply(self, [(gradient, plain(variable)) for gradient, variable in grads_and_vars], *args, **kwargs)
 
     kind.compute_gradients, kind.apply_gradients = compute_gradients, apply_gradients
+    of_keras = keras.optimizers.Optimizer
+    step = of_keras.apply
+
+    @functools.wraps(step)
+    def apply_built(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
+        if trainable_variables is not None and not self.built:
+            trainable_variables = list(trainable_variables)
+            with tf.init_scope():
+                self.build(trainable_variables)
+        return step(self, grads, trainable_variables)
+
+    of_keras.apply = apply_built

@@ -53,8 +53,8 @@ class TFParts(LearningParts):
         own = overridden_by_user(type(self), "optimizer")  # the loss may read what it leaves on the policy
         if self.config.get(ONLY_EVALUATES) and not own:
             return []
-        if own:
-            keras_two.accept()  # it may make Keras' with the arguments of Keras 2
+        if own or overridden_by_user(type(self), "apply_optimizer"):
+            keras_two.accept()  # it may make Keras' with the arguments of Keras 2, or step some of its own
         optimizers = self._chosen_optimizers()
         replaced = self.exploration.get_exploration_optimizer(optimizers)
         optimizers = optimizers if replaced is None else list(replaced)

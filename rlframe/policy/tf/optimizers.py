@@ -13,10 +13,14 @@ from rlframe.utils.quiet_tf import tf
 
 
 class _WithTape:
-    """An optimiser whose `compute_gradients(loss, variables)` works on a recorded tape, as it did on a graph."""
+    """An optimiser whose `compute_gradients(loss, variables)` works on a recorded tape, as it did on a graph.
+
+    Attributes:
+        tape: The tape, as hooks for RLlib's eager policies have it.
+    """
 
     def __init__(self, optimizer: Any, tape: Any) -> None:
-        self._optimizer, self._tape = optimizer, tape
+        self._optimizer, self.tape = optimizer, tape
 
     def compute_gradients(
         self,
@@ -38,8 +42,8 @@ class _WithTape:
             grad_loss: Gradient of what `loss` goes into, by `loss`; None for ones.
         """
         del gate_gradients, aggregation_method, colocate_gradients_with_ops
-        variables = list(self._tape.watched_variables() if var_list is None else var_list)
-        return list(zip(self._tape.gradient(loss, variables, grad_loss), variables, strict=True))
+        variables = list(self.tape.watched_variables() if var_list is None else var_list)
+        return list(zip(self.tape.gradient(loss, variables, grad_loss), variables, strict=True))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)

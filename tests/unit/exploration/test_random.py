@@ -177,3 +177,36 @@ def test_soft_q_refuses_boxes_and_temperatures_of_zero():
 )
 def test_uniform_draws_have_the_likelihood_of_their_space(space, wanted):
     np.testing.assert_allclose(uniform_logp(space, normalized=True), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("space", [THREE, Box(-1.0, 1.0, (2,))])
+def test_random_actions_within_a_traced_step_are_drawn_each_time_it_runs(space):
+    tf = pytest.importorskip("tensorflow")
+    from types import SimpleNamespace
+
+    exploration = Random(space, rng=rng(), framework="tf")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
+    def step(inputs):
+        rows = SimpleNamespace(inputs=inputs)
+        return exploration.get_exploration_action(action_distribution=rows, timestep=0)
+
+    drawn = [step(tf.zeros([50, 3])) for _ in range(3)]
+    assert len({actions.numpy().tobytes() for actions, _ in drawn}) == 3
+    assert all(space.contains(action) for actions, _ in drawn for action in actions.numpy())
+    assert {(actions.shape[0], *logp.shape) for actions, logp in drawn} == {(50, 50)}
+    assert step(tf.zeros([7, 3]))[0].shape[0] == 7
+
+
+def test_random_actions_of_several_parts_within_a_traced_step_are_refused():
+    tf = pytest.importorskip("tensorflow")
+    from types import SimpleNamespace
+
+    exploration = Random(Tuple([THREE, THREE]), rng=rng(), framework="tf")
+
+    @tf.function(autograph=False)
+    def step(inputs):
+        return exploration.get_exploration_action(action_distribution=SimpleNamespace(inputs=inputs), timestep=0)
+
+    with pytest.raises(UnsupportedSpaceException, match="an exploration for each part"):
+        step(tf.zeros([5, 6]))
