@@ -56,6 +56,11 @@ class SharedNoiseTable:
         """Returns a place, uniform by NumPy's global stream, that `dim` numbers follow."""
         return int(np.random.randint(0, len(self.noise) - dim + 1))  # noqa: NPY002 - programs seed the global stream
 
+    def get_delta(self, dim: int) -> tuple[int, Vector]:
+        """Returns a place as `sample_index` draws it, and the `dim` numbers from there on."""
+        place = self.sample_index(dim)
+        return place, self.get(place, dim)
+
 
 def compute_ranks(x: NDArray[Any]) -> NDArray[np.int64]:
     """Returns the place of each number `[N]` among all, integers from 0, the least number's."""

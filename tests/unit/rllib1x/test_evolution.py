@@ -45,6 +45,8 @@ def test_noise_is_the_same_for_all_and_taken_in_pieces():
     places = {table.sample_index(998) for _ in range(50)}
     assert places == {0, 1, 2}
     assert np.array_equal(table.get(2, 998), table.noise[2:])
+    place, delta = table.get_delta(999)
+    assert np.array_equal(delta, table.get(place, 999))
     assert callable(create_shared_noise.remote)  # as a task of Ray's, whose runtime this test does not start
     with pytest.raises(TypeError, match="float32"):
         SharedNoiseTable(np.zeros(3))
