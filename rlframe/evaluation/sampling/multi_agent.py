@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from rlframe.data.columns import INFOS, OBS
 from rlframe.data.sample_batch import MultiAgentBatch
 from rlframe.env.agent_dicts import ALL
-from rlframe.env.checks import check_observation
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.collector import Agent, MultiAgentCollector, PolicyCollector, whole_episode
@@ -22,6 +21,7 @@ from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
 from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, reset_slots, step_together
 from rlframe.policy.users_code import explores_by_episode, overridden_by_user
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
+from rlframe.utils.spaces.observations import check_sampled
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
 if TYPE_CHECKING:
@@ -439,7 +439,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
 
     def _checked(self, agent: Agent, raw: Any) -> Any:
         where = f"{self._slot(agent.slot).where()}, agent {agent.id!r}, policy {agent.collector.policy_id!r}"
-        return check_observation(raw, agent.collector.raw_space, where)
+        return check_sampled(raw, agent.collector.raw_space, where, first=not self._episodes[agent.slot].length)
 
     def _continue(self, agent: Agent, obs: Any) -> None:
         collector, index = agent.collector, agent.slot

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from rlframe.data.columns import NEXT_OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.sequences import cut_into_sequences
-from rlframe.env.checks import check_observation, check_step_result
+from rlframe.env.checks import check_step_result
 from rlframe.evaluation.episode import DUMMY_AGENT_ID, Episode
 from rlframe.evaluation.metrics import RolloutMetrics
 from rlframe.evaluation.sampling.complete_episodes import CompleteEpisodes
@@ -31,6 +31,7 @@ from rlframe.evaluation.sampling.single_agent_state import RunnerState
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
 from rlframe.policy.users_code import overridden_by_user
+from rlframe.utils.spaces.observations import check_sampled
 from rlframe.utils.spaces.space_maps import unsquash_action
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
 
@@ -150,7 +151,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         if index in self._unchecked:
             slot = self.slots[index]
             try:
-                raw = check_observation(raw, self._raw_space, slot.where())
+                raw = check_sampled(raw, self._raw_space, slot.where(), first=not self._lengths[index])
             except Exception:
                 slot.failed = True
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
@@ -14,6 +15,13 @@ from rlframe.utils.errors import EnvError, NonFiniteError
 from rlframe.utils.spaces.repeated import Repeated
 
 _Array = NDArray[Any]
+_LOGGER = logging.getLogger("rlframe")
+#: Spaces whose bounds an observation has left, and that a warning told of.
+_TOLD: set[str] = set()
+
+
+class _OutOfBoundsError(EnvError):
+    """A float is beyond the bounds of its space."""
 
 
 def check_observation(obs: Any, space: spaces.Space[Any], where: str = "observation", *, name: str = "obs") -> Any:
@@ -36,6 +44,29 @@ def check_observation(obs: Any, space: spaces.Space[Any], where: str = "observat
         NumPy integer for Discrete, a tuple for Tuple, a dict in the order of the space for Dict.
     """
     return _check(space, obs, where, name)
+
+
+def check_sampled(obs: Any, space: spaces.Space[Any], where: str, *, first: bool) -> Any:
+    """Returns what `check_observation` does, but lets floats leave their bounds later, with one warning for a space.
+
+    Environments that are otherwise sound do so at times, after hours perhaps: Gymnasium's LunarLander-v3 when it flies
+    up.
+
+    Args:
+        obs: What the environment returned.
+        space: The environment's observation space.
+        where: What is being checked; begins the message.
+        first: Whether the episode begins with it: then it has to be within the bounds.
+    """
+    try:
+        return check_observation(obs, space, where)
+    except _OutOfBoundsError as error:
+        if first:
+            raise
+        if (told := str(space)) not in _TOLD:
+            _TOLD.add(told)
+            _LOGGER.warning("%s It is taken as it is, and not said again.", error)
+        return obs
 
 
 def fits_space(obs: Any, space: spaces.Space[Any]) -> bool:
@@ -224,7 +255,8 @@ def _into_bounds(array: _Array, low: _Array, high: _Array, where: str, path: str
         return np.asarray(np.clip(array, low, high))
     index = _first(bad)
     below = bool(array[index] < low[index])
-    raise EnvError(
+    fault = _OutOfBoundsError if array.dtype.kind == "f" else EnvError
+    raise fault(
         f"{where}: {_element(path, index)} is {array[index]}, {'below' if below else 'above'} its bound "
         f"{(low if below else high)[index]} (dtype {array.dtype}){_more(bad)}. "
         "Clip the value in the environment, or widen the bounds of its space."

@@ -133,7 +133,6 @@ def test_a_horizon_cuts_everybody_off():
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        (({"a": 500}, {}, ON, ON, {}), r"agent 'a', policy 'default_policy'"),
         (({"a": 1}, {}, {}, {}, {}), r'without "__all__"'),
         (({"a": 1}, {"a": "much"}, ON, ON, {}), r"agent 'a' returned the reward"),
         (({"a": 1}, {}, ON), "tuple of length 3"),
@@ -143,6 +142,15 @@ def test_a_horizon_cuts_everybody_off():
 def test_a_step_that_breaks_the_contract_is_named(step, message):
     with pytest.raises(EnvError, match=message):
         sample([{"a": 1}, step, ({"a": 1}, {}, OVER, ON, {})])
+
+
+def test_a_first_observation_beyond_its_bounds_is_an_error_and_a_later_one_a_warning(caplog):
+    over = ({"a": 1}, {}, OVER, ON, {})
+    with pytest.raises(EnvError, match=r"agent 'a', policy 'default_policy': obs\[0\] is 500.0, above its bound"):
+        sample([{"a": 500}, over])
+    batch, _ = sample([{"a": 1}, ({"a": 500}, {}, ON, ON, {}), over], rollout_fragment_length=2)
+    assert rows(batch.policy_batches["default_policy"], "obs")[0] == [(1.0,), (500.0,)]
+    assert "agent 'a'" in caplog.text
 
 
 def test_an_agent_that_is_through_must_not_come_back():

@@ -77,6 +77,24 @@ def test_observation_outside_its_space_is_named_with_value_and_bound():
         make(Outside)
 
 
+def test_observations_that_leave_their_bounds_later_are_warned_of_once_and_taken_as_they_are(caplog):
+    class Leaving(Counting):
+        def _obs(self):
+            return np.array([0, 7e6 if self.steps == 3 else 0], np.float32)
+
+    seen = []
+
+    class Seen(DefaultCallbacks):
+        def on_sample_end(self, *, worker, samples, **kwargs):
+            seen.append(samples["obs"].max())
+
+    make(Leaving, callbacks=Seen, num_envs_per_worker=2).train()
+    assert max(seen) == np.float32(7e6)
+    told = [record.getMessage() for record in caplog.records if "above its bound" in record.getMessage()]
+    assert len(told) == 1
+    assert "obs[1] is 7000000.0" in told[0]
+
+
 def test_float64_observations_are_cast():
     class Doubles(Counting):
         def _obs(self):
