@@ -92,10 +92,21 @@ def filters_for(shape: Sequence[int], given: Filters | None) -> Filters:
         known = ", ".join(f"{height}x{width}" for height, width in DEFAULT_FILTERS)
         raise ConfigError(
             f"No default convolutions for images of {size[0]}x{size[1]} (there are for {known}). Set "
-            f"model.conv_filters to [[out_channels, kernel, stride], ...] whose last layer leaves 1x1, or resize the "
-            f"images to 84x84."
+            f"model.conv_filters to [[out_channels, kernel, stride], ...] whose last layer leaves 1x1, such as "
+            f"{fitting_filters(size)}, or resize the images to 84x84."
         )
     return DefaultFilters([channels, list(pair(kernel)), stride] for channels, kernel, stride in DEFAULT_FILTERS[size])
+
+
+def fitting_filters(size: tuple[int, int]) -> Filters:
+    """Returns convolutions for images of any height and width: halved until 12 pixels are left, then covered."""
+    filters: list[list[Any]] = []
+    height, width = size
+    while max(height, width) > 12:
+        kernel, stride = (8, 4) if not filters and max(size) > 48 else (4, 2)
+        filters.append([32 if filters else 16, [kernel, kernel], stride])
+        height, width = math.ceil(height / stride), math.ceil(width / stride)
+    return [*filters, [256, [height, width], 1]]
 
 
 def plan_convs(shape: Sequence[int], filters: Filters, *, reduce: bool = True) -> tuple[list[ConvPlan], int]:
