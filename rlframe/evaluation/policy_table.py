@@ -175,7 +175,8 @@ def space_for(spaces: Any, policy_id: str, mapping: AgentMapping, what: str) -> 
     found = ", ".join(f"{agent!r}: {space}" for agent, space in (mine or spaces).items())
     raise ConfigError(
         f"multiagent.policies.{policy_id}: got no {what}, and its agents have "
-        f"{'different ones' if mine else 'none that policy_mapping_fn tells'} ({found}); give it in the PolicySpec"
+        f"{'different ones' if mine else 'none that policy_mapping_fn tells'} ({found}); "
+        f"{'map agents of each kind to a policy of their own, or ' if mine else ''}give it in the PolicySpec"
     )
 
 
