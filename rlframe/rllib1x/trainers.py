@@ -17,22 +17,12 @@ from rlframe.agents.sac.rnnsac import RNNSACConfig
 from rlframe.agents.sac.sac import SACConfig
 from rlframe.config.options import AlgorithmConfig
 from rlframe.evaluation.worker_set import WorkerSet
-from rlframe.execution.iterators import LocalIterator
 from rlframe.execution.learner.thread import LearnerThread
-from rlframe.execution.metric_ops import StandardMetricsReporting
-from rlframe.execution.multi_gpu_train_ops import MultiGPUTrainOneStep
 from rlframe.execution.plan.context import (
     LEARNER_INFO,
     STEPS_TRAINED_COUNTER,
     STEPS_TRAINED_THIS_ITER_COUNTER,
     _get_shared_metrics,
-)
-from rlframe.execution.rollout_ops import (
-    ConcatBatches,
-    ParallelRollouts,
-    SelectExperiences,
-    StandardizeFields,
-    UpdateValueNormalizer,
 )
 from rlframe.trainer.resources import placement_group_factory
 from rlframe.trainer.setup import import_path
@@ -84,29 +74,6 @@ validate_slateq_config = _writes_derived("rlframe.agents.slateq.slateq:SlateQCon
 
 
 # --- PPO and APPO -------------------------------------------------------------------------------------------------
-
-
-def choose_policy_optimizer(workers: WorkerSet, config: dict[str, Any]) -> LocalIterator[Any]:
-    """Returns PPO's plan without the adaptation of the KL penalty, for trainers that call `update_kl` themselves.
-
-    Programs of RLlib 0.8 give it to `build_trainer(make_policy_optimizer=...)`, which takes plans here.
-    """
-    train = (
-        ParallelRollouts(workers, mode="bulk_sync")
-        .for_each(SelectExperiences(workers.trainable_policies))
-        .combine(ConcatBatches(config["train_batch_size"], config["multiagent"]["count_steps_by"]))
-        .for_each(StandardizeFields(["advantages"]))
-        .for_each(UpdateValueNormalizer(workers))
-        .for_each(
-            MultiGPUTrainOneStep(
-                workers=workers,
-                sgd_minibatch_size=config["sgd_minibatch_size"],
-                num_sgd_iter=config["num_sgd_iter"],
-                shuffle_sequences=config.get("shuffle_sequences", True),
-            )
-        )
-    )
-    return StandardMetricsReporting(train, workers, config)
 
 
 def update_kl(trainer: Any, fetches: Mapping[str, Any]) -> None:

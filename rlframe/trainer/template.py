@@ -66,7 +66,7 @@ def build_trainer(name: str, **arguments: Any) -> type[Trainer]:
             * `execution_plan(workers, config, **kwargs)`: the dataflow; `local_replay_buffer` is passed where declared.
             * `allow_unknown_configs`, `allow_unknown_subkeys`, `override_all_subkeys_if_type_changes`: see
               `rlframe.config.merge.merge_configs`.
-            * `before_train_step(trainer)`, `after_optimizer_step(trainer, learner infos)`,
+            * `before_train_step(trainer)`, `after_optimizer_step(trainer, fetches)`,
               `after_train_result(trainer, result)`: around each iteration.
             * `make_policy_optimizer`: an older name of `execution_plan`.
 
@@ -98,7 +98,7 @@ class StepHooks:
         """Runs one iteration; what `after_train_result` writes into the result is reported."""
         self._call("before_train_step")
         result: dict[str, Any] = super().step()  # type: ignore[misc]  # the trainer's behind the mixin
-        self._call("after_optimizer_step", result.get("info", {}).get("learner", {}))
+        self._call("after_optimizer_step", _fetches(result.get("info", {}).get("learner", {})))
         self._call("after_train_result", result)
         return result
 
@@ -106,6 +106,13 @@ class StepHooks:
         hook = self._step_hooks.get(name)
         if hook is not None:
             hook(self, *arguments)
+
+
+def _fetches(learner: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what RLlib 0.8's optimizers told: statistics by policy, or those of the only one; and infos besides."""
+    by_policy = {policy_id: {**info, **info.get("learner_stats", {})} for policy_id, info in learner.items()}
+    only = by_policy.get("default_policy", {}) if len(by_policy) == 1 else {}
+    return {**by_policy, **only}
 
 
 def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,31 @@ _RESULTS = "result.json"
 
 
 class Checkpoint(ray.tune.Checkpoint):
-    """A checkpoint that is a path as well: `os.path` and `open` take it."""
+    """A checkpoint that is a path as well: `os.path` and `open` take it.
+
+    Args:
+        path: The directory.
+        filesystem: Where it is, of pyarrow; this machine by default.
+        **of_ray1: What Ray 1.x's `Checkpoint(storage, value=..., result=...)` had.
+
+    Raises:
+        TypeError: If it is made as Ray 1.x made checkpoints of trials.
+    """
+
+    MEMORY, PERSISTENT = "memory", "persistent"
+
+    def __init__(self, path: Any, filesystem: Any = None, **of_ray1: Any) -> None:
+        if of_ray1 or path in (self.MEMORY, self.PERSISTENT):
+            raise TypeError(
+                f"Got Checkpoint({path!r}, ...) with a storage before the path, as Ray 1.x made it for its trials, "
+                "wanted the directory alone: Checkpoint(os.path.dirname(trainer.save()))"
+            )
+        super().__init__(path, filesystem)
+
+    @property
+    def storage(self) -> str:
+        """Returns where Ray 1.x kept it."""
+        return self.PERSISTENT
 
     def __fspath__(self) -> str:
         return str(self.path)

@@ -8,10 +8,11 @@ import pickle
 from pathlib import Path
 
 import pyarrow.fs
+import pytest
 import ray.tune
 
 from rlframe.trainer.checkpoint_paths import leave_pointer
-from rlframe.tune.results import path_of
+from rlframe.tune.results import NamesOfRay1, path_of
 
 
 def test_a_checkpoint_is_a_text_and_what_it_is_today(tmp_path: Path) -> None:
@@ -41,3 +42,18 @@ def test_a_checkpoint_elsewhere_stays_one_that_can_be_fetched(tmp_path: Path) ->
     assert isinstance(checkpoint, ray.tune.Checkpoint)
     assert os.fspath(checkpoint) == "bucket/checkpoint_000002"
     assert path_of(None) is None
+
+
+def test_callbacks_are_given_the_checkpoint_of_ray_1s_path(tmp_path: Path) -> None:
+    from rlframe.tune.checkpoint_manager import Checkpoint
+
+    file = leave_pointer(str(tmp_path), 2)
+    checkpoint = ray.tune.Checkpoint.from_directory(str(tmp_path))
+    NamesOfRay1().on_checkpoint(iteration=1, trials=[], trial=None, checkpoint=checkpoint)
+    assert isinstance(checkpoint, Checkpoint)
+    assert (checkpoint.value, checkpoint.storage) == (file, Checkpoint.PERSISTENT)
+    with pytest.raises(TypeError, match="wanted the directory alone"):
+        Checkpoint(Checkpoint.PERSISTENT, value=file, result={"episode_reward_mean": 1})
+    assert Checkpoint.from_directory(str(tmp_path)).value == file
+    with pytest.raises(ImportError, match="use ExperimentAnalysis"):
+        from rlframe.tune.checkpoint_manager import CheckpointManager  # noqa: F401
