@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LearnerResult:
-    """What a learner tells of one learner step; it unpacks to the first two, as in RLlib: `count, infos = result`.
+    """What a learner tells of one learner step; as in RLlib it is the first two: `count, infos = result`, `result[1]`.
 
     Attributes:
         env_steps: Env steps that are now learned from; 0 for a pass after which the same batch comes again.
@@ -38,6 +38,9 @@ class LearnerResult:
 
     def __iter__(self) -> Iterator[Any]:
         yield from (self.env_steps, self.infos)
+
+    def __getitem__(self, place: int) -> Any:
+        return (self.env_steps, self.infos)[place]
 
 
 class BatchLearner:

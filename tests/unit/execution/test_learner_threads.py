@@ -295,7 +295,8 @@ def test_without_a_thread_pulling_learns():
     told = next(results)
     assert isinstance(told, LearnerResult)
     assert copy.deepcopy(told).agent_steps == told.agent_steps == 4
-    assert told.env_steps == 4
+    count, infos = told
+    assert (count, infos) == (told[0], told[1]) == (told.env_steps, told.infos) == (4, infos)
     assert told.infos["default_policy"]["learner_stats"]["loss"] == 1.5  # the mean of 1 and 2
     assert rows(learner) == [[0, 1, 2, 3]] * 2
     assert isinstance(next(results), _NextValueNotReady)
