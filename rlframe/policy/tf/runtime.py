@@ -33,7 +33,14 @@ def prepare(config: Mapping[str, Any], observation_space: gym.Space[Any]) -> lis
 
     Raises:
         ConfigError: If more GPUs were asked for than are visible, or `tf_session_args` says what sessions alone had.
+        RuntimeError: If the program has TensorFlow build a graph meanwhile.
     """
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            "Got a policy made where TensorFlow builds a graph, wanted none, since policies act and learn eagerly and "
+            "without a session: leave out tf.Session(...) and its __enter__(), tf.Graph().as_default() and "
+            "tf.compat.v1.disable_eager_execution()"
+        )
     worker = bool(config.get("worker_index"))
     key = "num_gpus_per_worker" if worker else "num_gpus"
     wanted = config.get(key) or 0

@@ -849,3 +849,9 @@ def test_small_networks_have_one_thread_unless_somebody_says_a_number(config, th
     runtime.prepare({**base, **config}, gym.spaces.Box(-1, 1, (4,)))
     assert (f"{set_to['intra']} {set_to['inter']}" == "1 1") == (threads == "1 1")
     assert set_to["intra"] <= 4
+
+
+def test_a_policy_within_a_graph_of_the_programs_own_is_told_to_leave_it_out():
+    with tf.compat.v1.Session(graph=tf.Graph()), pytest.raises(RuntimeError, match=r"leave out tf\.Session"):
+        DQNTFPolicy(OBS_SPACE, ACTIONS, dqn_config())
+    DQNTFPolicy(OBS_SPACE, ACTIONS, dqn_config())  # behind it policies are made as ever
