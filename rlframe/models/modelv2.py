@@ -12,6 +12,7 @@ from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.obs_layout import obs_layout, reshape_for, unpack
+from rlframe.models.past_views import OBS_WINDOW
 from rlframe.models.state_windows import moved_on
 from rlframe.utils.spaces.old_gym import convert_spaces
 
@@ -191,7 +192,7 @@ class ModelV2:
         else:
             restored = dict(input_dict)
             restored.setdefault(IS_TRAINING, False)
-        obs = restored[OBS] = self._as_arrays(restored[OBS])
+        obs = restored[OBS] = self._as_arrays(self._observed(restored))
         reshape = reshape_for(obs)
         if reshape is None:
             return restored  # nested already: preprocessing is off, or an outer model restored it
@@ -203,6 +204,10 @@ class ModelV2:
                 self._obs_layout = obs_layout(self.obs_space)
             restored[OBS] = unpack(obs, self._obs_layout, reshape)
         return restored
+
+    def _observed(self, inputs: Any) -> Any:
+        """Returns what the model sees under `obs`: the steps that it declared a view of, else the current one."""
+        return inputs[OBS_WINDOW if OBS_WINDOW in self.view_requirements and OBS_WINDOW in inputs else OBS]
 
     def _as_arrays(self, obs: Any) -> Any:
         """Returns the observations as what `forward` computes with; a hook for frameworks' bases."""

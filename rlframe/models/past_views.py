@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlframe.data.columns import ACTIONS, PREV_ACTIONS, PREV_REWARDS, REWARDS
+from rlframe.data.columns import ACTIONS, OBS, PREV_ACTIONS, PREV_REWARDS, REWARDS
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
 #: The actions and rewards of several steps before, for attention.
 PREV_N_ACTIONS, PREV_N_REWARDS = "prev_n_actions", "prev_n_rewards"
+OBS_WINDOW = "_obs_window"
+"""The column that a model gets as `obs` which declares a view of other steps than the current one under that name."""
 
 
 def previous_step_views(use_action: bool, use_reward: bool, action_space: Any) -> dict[str, ViewRequirement]:
@@ -32,6 +34,24 @@ def previous_steps_views(actions: int, rewards: int, action_space: Any) -> dict[
     if rewards:
         views[PREV_N_REWARDS] = ViewRequirement(REWARDS, shift=f"-{rewards}:-1")
     return views
+
+
+def move_obs_window(model: Any) -> None:
+    """Gives a view of several or earlier steps that a model declares as `obs` a column of its own.
+
+    Batches and `new_obs` go on with single observations, as postprocessing and other models read them; calls of the
+    model put the column into the place of `obs`. The view has the space of one step, whatever the program says.
+
+    Args:
+        model: A `ModelV2`; its view requirements are changed.
+    """
+    view = model.view_requirements.get(OBS)
+    if view is None or (not view.has_time_axis and view.shift == 0) or view.data_col not in (None, OBS):
+        return
+    model.view_requirements[OBS_WINDOW] = ViewRequirement(
+        OBS, model.obs_space, view.shift, view.index, used_for_training=view.used_for_training
+    )
+    model.view_requirements[OBS] = ViewRequirement(space=model.obs_space)
 
 
 def encode_steps(actions: Tensor, encoding: Sequence[int], steps: int = 1) -> Tensor:

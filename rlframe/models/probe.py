@@ -11,7 +11,7 @@ import tree
 from gymnasium import spaces
 
 from rlframe.data.columns import ACTIONS
-from rlframe.models.past_views import previous_step_views
+from rlframe.models.past_views import move_obs_window, previous_step_views
 from rlframe.models.preprocessors import get_preprocessor, without_preprocessing
 from rlframe.utils.spaces.space_maps import map_space
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, get_base_struct_from_space
@@ -37,12 +37,14 @@ def try_model(model: Any, obs_space: Any, call: Callable[[dict[str, Any]], Any])
     """Returns `call(inputs)`, with the columns that the model asks for.
 
     A model that reads the last action or reward without a view requirement gets one: RLlib has these in `input_dict`.
+    One that declares several steps as `obs` is tried, and called from then on, with them.
 
     Args:
         model: A model of either framework.
         obs_space: Preprocessed observation space.
         call: Calls the model with arrays, see `probe_inputs`.
     """
+    move_obs_window(model)
     while True:
         try:
             return call(probe_inputs(model, obs_space))

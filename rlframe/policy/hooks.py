@@ -216,7 +216,7 @@ def _stats(function: Any) -> Any:
 def _loss(function: Any) -> Any:
     def loss(self: Any, model: Any, dist_class: Any, batch: Any) -> Any:
         with giving_features(model):
-            return function(self, model, dist_class, batch)
+            return function(self, model, dist_class, self.as_tensors(batch))
 
     return "loss", loss
 

@@ -221,6 +221,10 @@ class LearningParts:
         vars(self).update(_given_loss=loss, loss=functools.partial(loss, self))
         self.forget_traces()
 
+    def as_tensors(self: Any, batch: Any) -> Any:
+        """Returns the batch that a program calls a loss with by hand; policies of TensorFlow make tensors of arrays."""
+        return batch
+
     def second_order(self: Any, name: str) -> SecondOrder:
         """Returns the loss of networks that the policy steps itself, and its `divergence`, with their derivatives.
 
@@ -297,5 +301,5 @@ class LearningParts:
 
 
 def _called_as_in_rllib(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
-    made = method(policy, "loss")(model, dist_class, train_batch)
+    made = method(policy, "loss")(model, dist_class, policy.as_tensors(train_batch))
     return kept(policy, made) if isinstance(made, LossOutput) else made

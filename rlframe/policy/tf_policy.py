@@ -147,10 +147,10 @@ class TFPolicy(RLlibTFPolicyNames, LearningPolicy, TFParts, TFActing):
     # --- learning ---------------------------------------------------------------------------------------------
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor | list[Tensor]:
-        """Returns the loss of one batch of tensors: a scalar, or a list with one per optimiser."""
+        """Returns the loss of one batch, of tensors or arrays: a scalar, or a list with one per optimiser."""
         if self._given_loss is None:
             raise NotImplementedError(f"{type(self).__name__} has no loss: pass loss_fn, or override loss()")
-        return self._given_loss(self, model, dist_class, train_batch)
+        return self._given_loss(self, model, dist_class, self.as_tensors(train_batch))
 
     def _loss_of_zeros(self, samples: SampleBatch, stats_fn: Callable[[Any, Any], Any] | None) -> None:
         with tf.device(self.device):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.families.users_losses import kept_as_in_rllib, kept_by_users_loss
+from rlframe.agents.families.users_losses import called_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS, VALUE_TARGETS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import compute_gae_for_sample_batch
@@ -58,7 +58,7 @@ def a2c_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
 
 def actor_critic_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `a2c_loss`."""
-    return kept_as_in_rllib(policy, model, a2c_loss(policy, model, dist_class, train_batch), _KEPT)
+    return called_as_in_rllib(a2c_loss, (policy, model, dist_class, train_batch), _KEPT)
 
 
 _KEPT = {"policy_entropy": ("entropy",), "policy_loss": ("pi_loss", "pi_err"), "vf_loss": ("vf_loss", "value_err")}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.users_losses import kept_as_in_rllib
+from rlframe.agents.families.users_losses import called_as_in_rllib
 from rlframe.agents.families.vtrace_policy import (
     KEPT_KL,
     KEPT_NAMES,
@@ -124,7 +124,7 @@ def appo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch
 
 def appo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Any:
     """Returns the loss of one batch, a scalar, or one by optimiser; the policy keeps the rest. See `appo_loss`."""
-    return kept_as_in_rllib(policy, model, appo_loss(policy, model, dist_class, train_batch), _KEPT)
+    return called_as_in_rllib(appo_loss, (policy, model, dist_class, train_batch), _KEPT)
 
 
 class AsyncPPOPolicy(LearningPolicy):

@@ -36,6 +36,7 @@ from rlframe.models.spec import Dense, Initial, Layer, Network, Part, Rescale, d
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
+from rlframe.policy.variable_numbers import GlobalStep
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 
@@ -89,6 +90,7 @@ class DDPGPolicy(LearningPolicy):
     padded_sequences = histories
     encoder_may_remember = True
     dist_type = "deterministic"
+    global_step: Any = GlobalStep()
     #: Whether the loss reads a model of the program's own in place of the networks.
     takes_own_model = True
     fused_gradients: FusedGradients | None = FusedGradients(

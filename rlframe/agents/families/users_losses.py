@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlframe.policy.parts import LossOutput, kept
@@ -63,21 +63,27 @@ def _mean(value: Any) -> Any:
     return value if isinstance(value, (int, float)) else ops.mean(value)
 
 
-def kept_as_in_rllib(policy: Any, model: Any, output: LossOutput, names: Mapping[str, tuple[str, ...]]) -> Any:
+def called_as_in_rllib(
+    loss: Callable[..., LossOutput],
+    arguments: tuple[Any, Any, Any, Any],
+    names: Mapping[str, tuple[str, ...]],
+) -> Any:
     """Has a policy keep what a built-in loss reports, for losses of a program's own that call RLlib's functions.
 
     Their statistics functions look for it under RLlib's names: in `model.tower_stats`, and as attributes of the policy
-    that begin with `_`, with their gradients.
+    that begin with `_`, with their gradients. In TensorFlow the batch may be one of arrays, as in RLlib's eager mode.
 
     Args:
-        policy: The policy.
-        model: The model that the loss has run.
-        output: The loss.
+        loss: `fn(policy, model, dist_class, train_batch)`.
+        arguments: Its arguments.
         names: As `kept_by_users_loss` takes them.
 
     Returns:
         Its losses as RLlib's functions did: a scalar, or a list.
     """
+    policy, model, dist_class, train_batch = arguments
+    as_tensors = getattr(policy, "as_tensors", None)
+    output = loss(policy, model, dist_class, train_batch if as_tensors is None else as_tensors(train_batch))
     left = {name: output.stats[stat] for stat, given in names.items() if stat in output.stats for name in given}
     model.tower_stats.update(left)
     vars(policy).update({f"_{name}": value for name, value in left.items()})

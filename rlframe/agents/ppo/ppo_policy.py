@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlframe.agents.families.users_losses import kept_as_in_rllib, kept_by_users_loss
+from rlframe.agents.families.users_losses import called_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import (
     ACTION_DIST_INPUTS,
     ACTION_LOGP,
@@ -84,7 +84,7 @@ def ppo_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch)
 
 def ppo_surrogate_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `ppo_loss`."""
-    return kept_as_in_rllib(policy, model, ppo_loss(policy, model, dist_class, train_batch), _KEPT)
+    return called_as_in_rllib(ppo_loss, (policy, model, dist_class, train_batch), _KEPT)
 
 
 def _weighs_kl(policy: Any) -> bool:

@@ -42,6 +42,7 @@ from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
 from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, FusedGradients, LossOutput
 from rlframe.policy.policy import FollowsModel
+from rlframe.policy.variable_numbers import GlobalStep
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -69,6 +70,7 @@ class SACPolicy(LearningPolicy):
     """
 
     config: SACConfig
+    global_step: Any = GlobalStep()
     discrete: bool
     action_size: int
     defaults_from = "rlframe.agents.sac.sac:DEFAULT_CONFIG"

@@ -85,7 +85,7 @@ class KerasModel(TFModelV2):
             restored: Any = input_dict.copy(shallow=True)
         else:
             restored = {IS_TRAINING: False, **input_dict}
-        restored[OBS] = self._as_arrays(restored[OBS])
+        restored[OBS] = self._as_arrays(self._observed(restored))
         return restored
 
     def __getstate__(self) -> dict[str, Any]:

@@ -92,7 +92,7 @@ class TorchModelV2(ModelV2):
     def _restored(self, input_dict: Any) -> Any:
         restored = super()._restored(input_dict)
         if self._takes_preprocessed:
-            restored[OBS] = self._as_arrays(input_dict[OBS])
+            restored[OBS] = self._as_arrays(self._observed(input_dict))
         return restored
 
     def _as_arrays(self, obs: Any) -> Any:

@@ -11,6 +11,7 @@ from rlframe.data.nested import map_nested
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.tf import placeholders
 from rlframe.policy.tf.placeholders import Deferred, Placeholder
+from rlframe.policy.variable_numbers import ShownAsVariable
 from rlframe.utils.missing_tf import MissingTensorFlow
 from rlframe.utils.quiet_tf import tf
 
@@ -80,6 +81,9 @@ class RLlibTFPolicyNames:
     """Methods of every `TFPolicy` for the sake of RLlib's names alone."""
 
     model: Any
+    cur_lr: Any = ShownAsVariable()
+    entropy_coeff: Any = ShownAsVariable()
+    kl_coeff: Any = ShownAsVariable()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Refuses methods of a subclass that nothing would call.
@@ -110,6 +114,13 @@ class RLlibTFPolicyNames:
         if SEQ_LENS in batch:
             made.max_seq_len = getattr(batch, "max_seq_len", None)
         return made
+
+    def as_tensors(self, batch: Any) -> Any:
+        """Returns a batch that a program calls a loss with by hand, of arrays alone, as tensors; others as they are."""
+        columns = dict.values(batch)
+        if not columns or any(tf.is_tensor(leaf) for column in columns for leaf in tf.nest.flatten(column)):
+            return batch
+        return self._lazy_tensor_dict(batch)
 
     def get_placeholder(self, name: str) -> NoReturn:
         """There are no placeholders.

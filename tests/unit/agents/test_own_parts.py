@@ -6,11 +6,13 @@ import pytest
 
 from rlframe.agents.dqn.q_policy import q_output
 from rlframe.agents.ppo import PPOTrainer
+from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.examples.env.correlated_actions_env import CorrelatedActionsEnv
 from rlframe.models.catalog import ModelCatalog
+from rlframe.models.past_views import OBS_WINDOW
 from rlframe.utils.errors import ConfigError
-from tests.helpers.frameworks import FRAMEWORKS, needs_tf
+from tests.helpers.frameworks import FRAMEWORKS, TORCH_FIRST, needs_tf, to_tensor
 
 CONFIG = {
     "num_workers": 0,
@@ -259,6 +261,77 @@ def test_a_model_sees_the_past_steps_that_it_asks_for(framework):
     first = actor.act(obs[0])
     assert first in (0, 1)
     assert actor.act(obs[1], 1.0) in (0, 1)
+
+
+def models_of_an_obs_window():
+    """By framework: a model that asks for the last three observations as `obs`."""
+
+    def torch_model():
+        import torch
+        from torch import nn
+
+        from rlframe.models.torch.torch_modelv2 import TorchModelV2
+
+        class Window(TorchModelV2, nn.Module):
+            def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+                nn.Module.__init__(self)
+                TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
+                self.layer, self.value = nn.Linear(12, num_outputs), nn.Linear(12, 1)
+                self.view_requirements[SampleBatch.OBS] = ViewRequirement(shift="-2:0", space=obs_space)
+
+            def forward(self, input_dict, state, seq_lens):
+                assert tuple(input_dict["obs"].shape[1:]) == (3, 4)
+                self.seen = torch.flatten(input_dict["obs"], 1)
+                return self.layer(input_dict["obs_flat"]), state
+
+            def value_function(self):
+                return self.value(self.seen).squeeze(1)
+
+        return Window
+
+    def tf_model():
+        import tensorflow as tf
+
+        from rlframe.models.tf.tf_modelv2 import TFModelV2
+
+        class Window(TFModelV2):
+            def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+                super().__init__(obs_space, action_space, num_outputs, model_config, name)
+                self.layer, self.value = _keras(tf, 12, num_outputs), _keras(tf, 12, 1)
+                self.view_requirements[SampleBatch.OBS] = ViewRequirement(shift="-2:0", space=obs_space)
+
+            def forward(self, input_dict, state, seq_lens):
+                self.seen = tf.reshape(tf.ensure_shape(input_dict["obs"], [None, 3, 4]), [-1, 12])
+                return self.layer(input_dict["obs_flat"]), state
+
+            def value_function(self):
+                return tf.squeeze(self.value(self.seen), axis=1)
+
+        return Window
+
+    return {"torch": torch_model, "tf": tf_model}
+
+
+@pytest.mark.parametrize("framework", TORCH_FIRST)
+def test_a_model_that_asks_for_several_steps_as_obs_gets_them_wherever_it_is_called(framework):
+    ModelCatalog.register_custom_model("obs window", models_of_an_obs_window()[framework]())
+    config = {**CONFIG, "framework": framework, "model": {"custom_model": "obs window"}}
+    trainer = PPOTrainer(config, env="CartPole-v1")
+    batch = trainer.workers.local_worker().sample()
+    assert batch["obs"].shape[1:] == batch["new_obs"].shape[1:] == (4,)
+    policy, begins = trainer.get_policy(), np.append(True, np.diff(batch["eps_id"]) != 0)
+    window = np.stack([batch["obs"][:3] * 0, batch["obs"][:3] * 0, batch["obs"][:3]], axis=1)
+    window[1, 1], window[2, 0], window[2, 1] = batch["obs"][0], batch["obs"][0], batch["obs"][1]
+    assert not begins[1:3].any()
+    np.testing.assert_array_equal(batch[OBS_WINDOW][:3], window)
+    outputs = policy.model({"obs": to_tensor(framework, window)})[0]
+    outputs = outputs.detach() if framework == "torch" else outputs
+    np.testing.assert_allclose(batch["action_dist_inputs"][:3], outputs.numpy(), atol=1e-5)
+    result = trainer.train()
+    assert np.isfinite(result["info"]["learner"]["default_policy"]["learner_stats"]["total_loss"])
+    actor = trainer.make_actor(explore=False)
+    actor.reset()
+    assert actor.act(batch["obs"][0]) in (0, 1)
 
 
 class LooksBack:

@@ -1,5 +1,7 @@
 """TensorFlow policies: hooks, Keras models, tracing, optimisers of other makes, export."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
@@ -12,6 +14,8 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 from rlframe.agents.dqn.dqn_tf_policy import DQNTFPolicy
+from rlframe.agents.ppo import DEFAULT_CONFIG as PPO_CONFIG
+from rlframe.agents.ppo.ppo_tf_policy import PPOTFPolicy, ppo_surrogate_loss
 from rlframe.config.common import CommonConfig
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.exploration import EpsilonGreedy, Exploration
@@ -172,6 +176,51 @@ def test_dones_are_of_the_kind_that_losses_for_rllib_count_on(framework, kind, f
     policy.learn_on_batch(batch)
     policy.compute_gradients(batch)
     assert kinds == {kind}
+
+
+def test_losses_that_are_called_by_hand_take_batches_of_arrays():
+    def loss(policy, model, dist_class, train_batch):
+        scale = model(train_batch)[0][:, 0] * train_batch["rewards"]
+        assert train_batch["rewards"].shape.rank == 1  # a tensor's
+        return policy_gradient_loss(policy, model, dist_class, train_batch) + tf.reduce_mean(scale)
+
+    policy = build_tf_policy("ByHand", loss_fn=loss)(OBS_SPACE, ACTIONS, common_config(lr=1e-3))
+    arrays = make_batch()
+    arrays["rewards"] = np.asarray(arrays["rewards"], np.float64)  # as Python's numbers
+    tensors = policy._lazy_tensor_dict(arrays)
+    for batch in (arrays, dict(arrays)):
+        by_hand = policy.loss(policy.model, policy.dist_class, batch)
+        assert float(by_hand) == pytest.approx(float(policy.loss(policy.model, policy.dist_class, tensors)))
+
+
+def test_ppos_loss_of_rllib_takes_batches_of_arrays():
+    policy = PPOTFPolicy(OBS_SPACE, ACTIONS, {**PPO_CONFIG, "framework": "tf2"})
+    rows = np.random.RandomState(0)
+    more = {"advantages": rows.randn(8), "value_targets": rows.randn(8), "vf_preds": rows.randn(8)}
+    zeros = {"action_logp": np.full(8, -1.0), "action_dist_inputs": np.zeros((8, 3), np.float32)}
+    arrays = SampleBatch({"obs": rows.randn(8, 4), "actions": rows.randint(3, size=8), **more, **zeros})
+    tensors = policy._lazy_tensor_dict(arrays)
+    made = [ppo_surrogate_loss(policy, policy.model, Categorical, batch) for batch in (tensors, arrays)]
+    made.append(policy._loss(policy, policy.model, policy.dist_class, arrays))
+    np.testing.assert_allclose(made, float(made[0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["cur_lr", "entropy_coeff", "kl_coeff"])
+def test_numbers_of_a_policy_can_be_read_and_set_as_variables(name):
+    numbers = {"lr": 0.25, "entropy_coeff": 0.5, "kl_coeff": 0.25}
+    policy = PPOTFPolicy(OBS_SPACE, ACTIONS, {**PPO_CONFIG, "framework": "tf2", **numbers})
+    number = getattr(policy, name)
+    assert isinstance(number, float)
+    assert number == vars(policy)[name] == number.numpy() == policy.get_session().run(number) == float(number)
+    assert float(tf.cast(number, tf.float64) + number) == 2 * number
+    assert type(pickle.loads(pickle.dumps(number))) is type(copy.deepcopy({"x": number})["x"]) is float
+    number.assign(tf.constant(0.125))
+    assert getattr(policy, name) == 0.125
+    assert type(vars(policy)[name]) is float
+    if name == "cur_lr":
+        assert float(policy._optimizers[0].learning_rate) == 0.125
+    with pytest.raises(AttributeError, match="kl_coeff"):
+        build_tf_policy("Bare", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config()).kl_coeff  # noqa: B018
 
 
 def test_schedules_change_numbers_inside_the_traced_step():
