@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -181,8 +182,14 @@ def _spec_of(env_id: str) -> Any:
             raise
     if later is None:
         return spec
-    logger.warning(later[1])
+    _warn_once(later[1])
     return later[0]
+
+
+@functools.cache
+def _warn_once(sentence: str) -> None:
+    """Logs a warning, however many copies are made."""
+    logger.warning(sentence)
 
 
 def _accepted(spec: Any, options: Mapping[str, Any]) -> dict[str, Any]:

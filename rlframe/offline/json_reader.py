@@ -112,6 +112,13 @@ class JsonReader(InputReader):
                     if batch is not None:
                         yield _unique(ids, index, self._prepare(self._checked(batch, where)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns all but the open file: a copy opens it again, and goes on from the same place."""
+        return {name: value for name, value in vars(self).items() if name not in {"_file", "_opening"}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _file=None, _opening=ExitStack())
+
     def get_state(self) -> dict[str, Any]:
         """Returns which files come next, the place in the first of them, and the generator's state."""
         return {

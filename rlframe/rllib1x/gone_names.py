@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections.abc
+import re
 from collections.abc import Iterator, Mapping
 
 import libcst as cst
@@ -39,6 +40,21 @@ _NUMBERS_OF_NUMPY = {"NINF": "float('-inf')", "NZERO": "-0.0", "PZERO": "0.0"}
 """Those of NumPy's names that no other name stands for, but a number does."""
 MODULES = frozenset({"numpy", "collections", *(name.partition(".")[0] for name in _TOLD)})
 """The modules that had them."""
+
+
+_WORDS = "|".join(sorted({*_OF_NUMPY, *_NUMBERS_OF_NUMPY, *_ABSTRACT, *(name.rpartition(".")[2] for name in _TOLD)}))
+_ANY_MODULE = "|".join(sorted(MODULES))
+_ALIAS = re.compile(rf"\b(?:{_ANY_MODULE})[ \t]+as[ \t]+(\w+)")
+_ELSEWHERE = re.compile(
+    rf"\bcopy\s*=\s*False\b|\bfrom\s+(?:{_ANY_MODULE})\s+import\b(?:\s*\([^)]*|(?:\\\n|[^\n])*)\b(?:{_WORDS})\b"
+)
+
+
+def mentioned_in(text: str) -> bool:
+    """Returns whether there may be a name to rewrite or to tell of in a program; a look that takes no parsing."""
+    named = "|".join(sorted({"np", *MODULES, *_ALIAS.findall(text)}))
+    attribute = rf"\b(?:{named})[\s\\]*\.[\s\\]*(?:{_WORDS})\b"
+    return re.search(attribute, text) is not None or _ELSEWHERE.search(text) is not None
 
 
 def replacement(node: cst.Attribute, modules: Mapping[str, str]) -> cst.BaseExpression | None:

@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from rlframe.rllib1x.findings import Note
@@ -24,6 +25,7 @@ _KEPT = "pass  #%% rlframe: kept "
 # A line of IPython's: %magic, !command, ?name, name?, x = !command, and the lines that it is continued on.
 _IPYTHON = re.compile(r"^([ \t]*)((?:[\w, .]+=[ \t]*)?[%!].*|\?+.*|%?[\w.]+\?+)[ \t]*((?:(?<=\\)\n.*)*)$", re.MULTILINE)
 _PYTHON_MAGIC = re.compile(r"\s*%%(time|timeit|capture|prun|debug)\b")
+_RAY = re.compile(r"\bray\b|\brllib\b|\brlframe\b")
 _GONE = re.compile(r"^\s*(import|from)\b.*(\b(numpy|collections|time|inspect|fractions)\b|\*)", re.MULTILINE)
 
 
@@ -56,13 +58,22 @@ def migrate_program(text: str, *, helper: bool = False) -> Migration:
     Raises:
         ConfigError: If it is no Python, which names line and reason, or LibCST is missing.
     """
-    if "ray" not in text and not (helper and _GONE.search(text)):
+    if not _RAY.search(text) and not (helper and _GONE.search(text) and _mentions_gone_names(text)):
         return Migration(text, text, ())
     module = _parsed(text)
     from rlframe.rllib1x.rewriting import rewrite
 
     after, notes = rewrite(module, helper=helper)
     return Migration(text, after, tuple(sorted({*notes, *_notes_on_commands(text)})))
+
+
+def _mentions_gone_names(text: str) -> bool:
+    """Returns whether a text may have names that are gone; a look that takes no parsing."""
+    if find_spec("libcst") is None:
+        return True  # what is missing is told where the text is parsed
+    from rlframe.rllib1x import gone_names
+
+    return gone_names.mentioned_in(text)
 
 
 def _parsed(text: str) -> libcst.Module:

@@ -54,14 +54,15 @@ def rewrite(module: cst.Module, *, helper: bool = False) -> tuple[str, list[Note
     module.visit(uses)
     by_name = uses.algorithm_by_name or (uses.algorithm_chosen and uses.algorithm_named)
     if not (uses.rllib or by_name or uses.names_of_old_tune() or (helper and uses.ray)):
-        if not helper:
-            return module.code, []
+        code = module.code
+        if not helper or not gone_names.mentioned_in(code):
+            return code, []
         of_helper = _GoneNames(uses.modules)
-        return MetadataWrapper(module).visit(of_helper).code, of_helper.notes
+        return MetadataWrapper(module, unsafe_skip_copy=True).visit(of_helper).code, of_helper.notes
     read = frozenset(text for text, count in uses.reads.items() if count > 0)
     in_vain = frozenset(name for name in _GONE_OF_RAY if uses.gone_of_ray[name] <= 0)
     rewriter = _Rewriter(read, uses.modules, in_vain=in_vain)
-    changed = MetadataWrapper(module).visit(rewriter)
+    changed = MetadataWrapper(module, unsafe_skip_copy=True).visit(rewriter)  # a tree as it was parsed, without copies
     return _with_missing_imports(changed).code, rewriter.notes
 
 

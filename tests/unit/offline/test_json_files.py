@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import os
 import pickle
@@ -166,6 +167,12 @@ def test_a_line_that_is_no_batch_is_told_with_its_file(line, says, tmp_path):
             JsonReader(str(path)).next()
 
 
+def test_a_batch_of_unequal_rows_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="obs: 2, rewards: 3"):
+        write(tmp_path, [SampleBatch({"obs": np.zeros(2), "rewards": np.zeros(3)})])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_last_line_that_is_cut_short_is_left_out(tmp_path, caplog):
     line = to_line(make_batch())
     (tmp_path / "data.json").write_text(f"{line}\n{line[:50]}")
@@ -212,6 +219,18 @@ def test_a_reader_goes_on_where_another_stood(tmp_path):
     other = ShuffledInput(JsonReader(str(tmp_path), IOContext(config={"seed": 2})), n=3, seed=6)
     other.set_state(state)
     assert rewards_of(other, 20) == rewards_of(one, 20)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda reader: pickle.loads(pickle.dumps(reader))])
+def test_a_reader_that_has_begun_can_be_copied_and_the_copy_goes_on_from_there(tmp_path, copied):
+    for number in range(3):
+        write(tmp_path / str(number), [make_batch(first=10.0 * number + part) for part in range(2)])
+    reader = JsonReader(str(tmp_path / "*" / "*.json"))
+    rewards_of(reader, 3)
+    other = copied(reader)
+    assert rewards_of(other, 5) == rewards_of(reader, 5)
+    other.close()
+    reader.close()
 
 
 def test_globs_zips_and_lists_are_read(tmp_path):

@@ -400,3 +400,26 @@ def test_modules_of_ray_that_the_program_uses_stay(module):
 )
 def test_parts_of_paths_in_strings_are_rewritten(before, after):
     assert migrate_program(f"import ray.rllib\n{before}\n").after == f"import rlframe\n{after}\n"
+
+
+@pytest.mark.parametrize("helper", [False, True])
+def test_files_with_nothing_to_rewrite_are_not_parsed(helper):
+    program = "import numpy as np\nprint 'an array', np.floor(2.5)  # of Python 2, with 'array' and 'tray'\n"
+    assert migrate_program(program, helper=helper).after == program
+
+
+@pytest.mark.parametrize(
+    ("program", "after"),
+    [
+        ("import numpy as xp\nx = xp.zeros(3, xp.int)\n", "import numpy as xp\nx = xp.zeros(3, int)\n"),
+        ("from numpy import *\nx = np.float_(1)\n", "from numpy import *\nx = np.float64(1)\n"),
+        (
+            "from collections import (\n    deque,\n    Mapping,\n)\n",
+            "from collections import (\n    deque)\nfrom collections.abc import (\n    Mapping)\n",
+        ),
+        ("import collections\nx = collections . Mapping\n", "import collections\nx = collections.abc . Mapping\n"),
+        ("import numpy\nx = numpy.array(y, copy = False)\n", "import numpy\nx = numpy.asarray(y)\n"),
+    ],
+)
+def test_names_that_are_gone_are_found_however_a_helper_writes_them(program, after):
+    assert migrate_program(program, helper=True).after == after
