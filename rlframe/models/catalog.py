@@ -198,7 +198,7 @@ class ModelCatalog:
 
     @staticmethod
     def get_action_dist(
-        action_space: Any, config: Mapping[str, Any] | None = None, dist_type: Any = None, framework: str = "torch"
+        action_space: Any, config: Mapping[str, Any] | None = None, dist_type: Any = None, framework: str | None = None
     ) -> tuple[Any, Any]:
         """Returns the distribution for an action space, and how many model outputs it takes.
 
@@ -206,7 +206,8 @@ class ModelCatalog:
             action_space: Action space.
             config: Keys of MODEL_DEFAULTS; `custom_action_dist` goes before everything else.
             dist_type: None for the default; "deterministic", "squashed_gaussian", "beta", "dirichlet"; or a class.
-            framework: "torch", "tf" (or "tf2", "tfe"), or "numpy" for the siblings that need no framework.
+            framework: "torch", "tf" (or "tf2", "tfe"), or "numpy" for the siblings that need no framework; None is that
+                of a custom distribution's class, else "torch".
 
         Returns:
             A class, or a partial of one, called as `dist(inputs[B, K], model)`; and K, a tuple if a custom one asks so.
@@ -220,12 +221,13 @@ class ModelCatalog:
         if custom:
             dist_class = _resolve("action_dist", custom, ActionDistribution)
             if getattr(dist_class, "takes_children", False):
+                framework = framework or ModelCatalog.framework_of_dist(dist_class) or "torch"
                 return _with_children(dist_class, action_space, config or {}, framework)
             shape = dist_class.required_model_output_shape(action_space, dict(config or {}))
             return dist_class, tuple(shape) if np.size(shape) > 1 else int(np.prod(shape))
         if framework == "numpy":
             return numpy_dist_for(action_space, dist_type)
-        framework = _known_framework(framework)
+        framework = _known_framework(framework or "torch")
         distributions = getattr(_sibling(framework, f"{framework}_action_dist"), f"{framework.upper()}_DISTRIBUTIONS")
         plan = plan_dist(action_space, dist_type)
         return dist_from_plan(plan, distributions), plan.dim

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from rlframe.models.dist_plan import plan_dist, space_struct
+from rlframe.models.dist_plan import nested_options, plan_dist, space_struct
 from rlframe.models.tensor_distributions import TensorDistribution, size_of, sum_last
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -123,7 +123,7 @@ class MultiActionDistribution(TensorDistribution):
         inputs: Outputs of the model for all leaves side by side. Float `[B, ΣK_i]`.
         model: The model that made them; may be None.
         child_distributions: One distribution class (or partial) per leaf, in the order of `tree.flatten`.
-        input_lens: Width K_i of each leaf's inputs.
+        input_lens: Width K_i of each leaf's inputs, a list or nested as the space is; the attribute is a list.
         action_space: The Dict or Tuple space; or give `structure` and `leaf_shapes`.
         structure: Any nested dict or tuple with the action space's structure.
         leaf_shapes: Shape of one action of every leaf, to cut apart actions that come concatenated.
@@ -138,20 +138,21 @@ class MultiActionDistribution(TensorDistribution):
         model: Any = None,
         *,
         child_distributions: Any,
-        input_lens: Sequence[int],
+        input_lens: Any,
         action_space: Any = None,
         structure: Any = None,
         leaf_shapes: Sequence[tuple[int, ...]] | None = None,
     ) -> None:
         super().__init__(inputs, model)
         if action_space is not None:
-            plan = plan_dist(action_space)
-            structure, leaf_shapes = plan.options["structure"], plan.options["leaf_shapes"]
+            options, _ = nested_options(action_space)  # the children are given, so leaves may be of any kind
+            structure, leaf_shapes = options["structure"], options["leaf_shapes"]
         if structure is None or leaf_shapes is None:
             raise ValueError(f"{type(self).__name__} needs action_space=, or structure= and leaf_shapes=.")
         self.action_space_struct = structure if action_space is None else space_struct(action_space)
         self._structure, self._leaf_shapes = structure, leaf_shapes
-        parts = ops.split(self.inputs, [int(length) for length in input_lens])
+        self.input_lens = [int(length) for length in tree.flatten(input_lens)]
+        parts = ops.split(self.inputs, self.input_lens)
         children = tree.flatten(child_distributions)
         self.flat_child_distributions = [child(part, model) for child, part in zip(children, parts, strict=True)]
 

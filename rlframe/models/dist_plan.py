@@ -153,7 +153,12 @@ def _vector(box: Any) -> Any:
     return box if box.shape else type(box)(box.low.reshape(1), box.high.reshape(1), dtype=box.dtype)
 
 
-def _plan_nested(space: Any, kind: str | None) -> DistPlan:
+def nested_options(space: Any) -> tuple[dict[str, Any], list[Any]]:
+    """Returns `structure` and `leaf_shapes` of a distribution for a Dict or Tuple space, and the leaf spaces.
+
+    Raises:
+        UnsupportedSpaceException: If the space has no leaves.
+    """
     # A leaf space may itself be a Mapping or Sequence to `tree`, hence the indices as a stand-in.
     leaves: list[Any] = []
 
@@ -170,11 +175,16 @@ def _plan_nested(space: Any, kind: str | None) -> DistPlan:
         raise UnsupportedSpaceException(f"The action space {space} is empty; wanted an action to choose.")
     # `tree` flattens dicts in sorted key order; so does `space_struct`.
     assert tree.flatten(structure) == list(range(len(leaves)))
-    boxes = ["Box" in {base.__name__ for base in type(leaf).__mro__} for leaf in leaves]
-    shapes = [tuple(leaf.shape) for leaf in leaves]
     # One number is a vector of one here; `Policy.to_env_actions` hands it to the environment as a number again.
-    shapes = [(1,) if box and not shape else shape for box, shape in zip(boxes, shapes, strict=True)]
-    pairs = zip(boxes, leaves, strict=True)
-    children = tuple(plan_dist(_vector(leaf), kind) if box else plan_dist(leaf) for box, leaf in pairs)
-    options = {"structure": structure, "leaf_shapes": shapes}
+    shapes = [(1,) if _is_box(leaf) and not leaf.shape else tuple(leaf.shape) for leaf in leaves]
+    return {"structure": structure, "leaf_shapes": shapes}, leaves
+
+
+def _is_box(space: Any) -> bool:
+    return "Box" in {base.__name__ for base in type(space).__mro__}
+
+
+def _plan_nested(space: Any, kind: str | None) -> DistPlan:
+    options, leaves = nested_options(space)
+    children = tuple(plan_dist(_vector(leaf), kind) if _is_box(leaf) else plan_dist(leaf) for leaf in leaves)
     return DistPlan("multi_action", sum(child.dim for child in children), options, children)

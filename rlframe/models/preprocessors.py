@@ -229,16 +229,25 @@ class OneHotPreprocessor(Preprocessor):
 
 
 class GenericPixelPreprocessor(Preprocessor):
-    """Atari screens, uint8 `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled."""
+    """Atari screens, uint8 `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled.
+
+    Programs may put images of another size through it, `(H, W, 3)` with H above 50.
+    """
 
     marks_original = True
 
-    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:  # noqa: ARG002
+    def _init_shape(self, obs_space: Any, options: dict[str, Any]) -> tuple[int, ...]:
+        size = tuple(obs_space.shape or ())
+        if len(size) != 3 or size[2] != ATARI_OBS_SHAPE[2] or size[0] <= 2 * _ATARI_BORDER:
+            raise UnsupportedSpaceException(
+                f"GenericPixelPreprocessor: got images {size}, wanted (H, W, 3) with over {2 * _ATARI_BORDER} rows "
+                f"(it drops {_ATARI_BORDER} at the top and at the bottom); use NoPreprocessor for other images."
+            )
         self._grayscale = bool(options.get("grayscale", False))
         self._zero_mean = bool(options.get("zero_mean", True))
         dim = int(options.get("dim", 84))
-        self._rows = _area_weights(ATARI_OBS_SHAPE[0] - 2 * _ATARI_BORDER, dim)
-        self._columns = _area_weights(ATARI_OBS_SHAPE[1], dim)
+        self._rows = _area_weights(size[0] - 2 * _ATARI_BORDER, dim)
+        self._columns = _area_weights(size[1], dim)
         return (dim, dim, 1 if self._grayscale else 3)
 
     def transform(self, observation: Any) -> Array:

@@ -107,6 +107,23 @@ def test_rows_written_at_once_equal_single_transforms(space):
     np.testing.assert_array_equal(rows[:, 1:], expected.reshape(4, -1))
 
 
+def test_pixel_preprocessor_takes_images_of_other_sizes_than_ataris():
+    space = spaces.Box(0, 255, (64, 96, 3), np.uint8)
+    preprocessor = GenericPixelPreprocessor(space, {"dim": 12, "zero_mean": False})
+    image = np.zeros(space.shape, np.uint8)
+    image[25:39, 48:] = 255  # the rows that are kept: 14 of 64, white on their right half
+    small = preprocessor.transform(image)
+    assert small.shape == preprocessor.shape == (12, 12, 3)
+    np.testing.assert_allclose(small[:, :6], 0.0)
+    np.testing.assert_allclose(small[:, 6:], 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(50, 64, 3), (210, 160, 4), (210, 160)])
+def test_pixel_preprocessor_of_images_that_it_cannot_crop_says_what_it_takes(shape):
+    with pytest.raises(UnsupportedSpaceException, match=r"wanted \(H, W, 3\) with over 50 rows"):
+        GenericPixelPreprocessor(spaces.Box(0, 255, shape, np.uint8))
+
+
 def test_no_preprocessor_keeps_dtype_and_array():
     image = spaces.Box(0, 255, (4, 4), np.uint8)
     observation = image.sample()

@@ -206,6 +206,16 @@ def test_multi_categorical_takes_rllib_s_arguments():
         MultiCategorical(np.zeros((4, 5), np.float32), None, [2, 2])
 
 
+def test_subclass_of_the_multi_action_gets_children_of_its_own_framework_where_none_is_said():
+    class Own(MultiActionDistribution):
+        pass
+
+    space = spaces.Dict(b=spaces.Discrete(2), a=spaces.Box(-1, 1, (1,)))
+    made, width = ModelCatalog.get_action_dist(space, {"custom_action_dist": Own})
+    children = made(np.zeros((4, width), np.float32), None).flat_child_distributions
+    assert [type(child) for child in children] == [DiagGaussian, Categorical]
+
+
 def test_multi_action_takes_rllib_s_arguments_and_concatenated_actions():
     space = spaces.Dict(b=spaces.Discrete(2), a=spaces.Box(-1, 1, (1,)))
     children = {"a": DiagGaussian, "b": Categorical}

@@ -176,6 +176,23 @@ def test_torch_multi_action_takes_rllib_s_arguments():
         TorchMultiActionDistribution(torch.zeros(4, 3), child_distributions=children, input_lens=[1, 2])
 
 
+def test_multi_action_of_given_children_takes_leaves_without_a_default_and_nested_widths():
+    space = spaces.Dict(grid=spaces.Box(-1, 1, (2, 3)), move=spaces.Tuple([spaces.Discrete(2)]))
+
+    class Grid(TorchDeterministic):
+        def sample(self):
+            return self.inputs.reshape(-1, 2, 3)
+
+    children, widths = {"grid": Grid, "move": (TorchCategorical,)}, {"grid": 6, "move": (2,)}
+    dist = TorchMultiActionDistribution(
+        torch.zeros(4, 8), None, child_distributions=children, input_lens=widths, action_space=space
+    )
+    assert dist.input_lens == [6, 2]
+    action = dist.sample()
+    assert action["grid"].shape == (4, 2, 3)
+    torch.testing.assert_close(dist.logp(action), torch.full((4,), -np.log(2.0).item()))
+
+
 def test_torch_squashed_gaussian_gradients_flow_through_the_sample():
     inputs = torch.zeros(4, 2, requires_grad=True)
     dist = TorchSquashedGaussian(inputs)
