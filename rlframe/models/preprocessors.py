@@ -229,9 +229,10 @@ class OneHotPreprocessor(Preprocessor):
 
 
 class GenericPixelPreprocessor(Preprocessor):
-    """Atari screens, uint8 `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled.
+    """Atari screens `(210, 160, 3)`: borders cut off, averaged down to `dim`, perhaps grey, scaled as pixels to 255.
 
-    Programs may put images of another size through it, `(H, W, 3)` with H above 50.
+    Those of a space within [-1, 1] are scaled already, and stay so. Programs may put images of another size through it,
+    `(H, W, 3)` with H above 50.
     """
 
     marks_original = True
@@ -244,27 +245,32 @@ class GenericPixelPreprocessor(Preprocessor):
                 f"(it drops {_ATARI_BORDER} at the top and at the bottom); use NoPreprocessor for other images."
             )
         self._grayscale = bool(options.get("grayscale", False))
-        self._zero_mean = bool(options.get("zero_mean", True))
+        #: What is subtracted from averaged pixels, and what they are divided by then.
+        self.offset, self.unit = (128.0, 128.0) if options.get("zero_mean", True) else (0.0, 255.0)
+        self._bounds = ((0.0 - self.offset) / self.unit, 1.0)
+        low, high = float(np.min(obs_space.low)), float(np.max(obs_space.high))
+        if low >= -1.0 and high <= 1.0:
+            self.offset, self.unit, self._bounds = 0.0, 1.0, (low, high)
         dim = int(options.get("dim", 84))
         self._rows = _area_weights(size[0] - 2 * _ATARI_BORDER, dim)
         self._columns = _area_weights(size[1], dim)
         return (dim, dim, 1 if self._grayscale else 3)
 
     def transform(self, observation: Any) -> Array:
-        """Returns the screen, float32 `(dim, dim, 1 or 3)`, in [-1, 1) with `zero_mean` and [0, 1] without."""
+        """Returns the screen, float32 `(dim, dim, 1 or 3)`; pixels in [-1, 1) with `zero_mean` and [0, 1] without."""
         screen = np.asarray(observation)[_ATARI_BORDER:-_ATARI_BORDER].astype(np.float32)
         if self._grayscale:
             screen = screen.mean(axis=2, keepdims=True)
         # [dim, H] x [H, W, C] -> [dim, W, C], then the same along W.
         narrow = np.tensordot(self._rows, screen, axes=(1, 0))
         small = np.tensordot(self._columns, narrow, axes=(1, 1)).transpose(1, 0, 2)
-        scaled: Array = (small - 128.0) / 128.0 if self._zero_mean else small / 255.0
+        scaled: Array = (small - np.float32(self.offset)) / np.float32(self.unit)
         return np.ascontiguousarray(scaled, np.float32)
 
     def bounds(self) -> tuple[Array, Array]:
-        """Returns [-1, 1], or [0, 1] without `zero_mean`."""
-        low = np.full(self.shape, -1.0 if self._zero_mean else 0.0, np.float32)
-        return low, np.ones(self.shape, np.float32)
+        """Returns [-1, 1], or [0, 1] without `zero_mean`; the space's own where it is within [-1, 1]."""
+        low, high = self._bounds
+        return np.full(self.shape, low, np.float32), np.full(self.shape, high, np.float32)
 
 
 class AtariRamPreprocessor(Preprocessor):
@@ -430,10 +436,10 @@ def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:
     for types, preprocessor in kinds:
         if isinstance(space, types):
             return preprocessor
-    if isinstance(space, spaces.Box) and space.dtype == np.uint8:
+    if isinstance(space, spaces.Box):
         if space.shape == ATARI_OBS_SHAPE:
             return GenericPixelPreprocessor
-        if space.shape == ATARI_RAM_OBS_SHAPE:
+        if space.shape == ATARI_RAM_OBS_SHAPE and space.dtype == np.uint8:
             return AtariRamPreprocessor
     if not isinstance(space, spaces.Space):
         raise UnsupportedSpaceException(

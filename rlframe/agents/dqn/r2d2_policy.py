@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rlframe.agents.dqn.dqn_policy import DQNPolicy, double_q_loss
-from rlframe.agents.families.users_losses import means_kept
+from rlframe.agents.families.users_losses import called_as_in_rllib, means_kept
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.backends import lazy_policies
-from rlframe.policy.parts import Component, LossOutput, kept
+from rlframe.policy.parts import Component, LossOutput
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
 from rlframe.utils.errors import ConfigError
@@ -54,12 +54,15 @@ class R2D2Policy(DQNPolicy):
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns what DQN does, also where a loss of the user's own left it as RLlib's did."""
-        names = ("total_loss", "mean_td_error", "mean_q", "min_q", "max_q")
-        left = means_kept(self, *names) | vars(self).get("_loss_stats", {})  # in TensorFlow it was a dict
+        left = means_kept(self, *_KEPT) | vars(self).get("_loss_stats", {})  # in TensorFlow it was a dict
         return {**left, **super().extra_grad_info(train_batch)}
 
 
-def _sequence_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
+_KEPT = ("total_loss", "mean_td_error", "mean_q", "min_q", "max_q")
+
+
+def _sequence_loss(policy: Any, model: Any, dist_class: Any, batch: SampleBatch) -> LossOutput:
+    del dist_class
     output = double_q_loss(policy, model, batch)
     told = {"total_loss": ops.stop_gradient(output.losses), "mean_td_error": ops.mean(output.per_row["td_error"])}
     return replace(output, stats={**told, **output.stats})
@@ -67,8 +70,8 @@ def _sequence_loss(policy: Any, model: Any, batch: SampleBatch) -> LossOutput:
 
 def r2d2_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch of sequences, a scalar; the policy keeps the rest. See `R2D2Policy`."""
-    del dist_class
-    loss: Tensor = kept(policy, _sequence_loss(policy, model, train_batch))
+    names = {name: (name,) for name in _KEPT}
+    loss: Tensor = called_as_in_rllib(_sequence_loss, (policy, model, dist_class, train_batch), names)
     return loss
 
 

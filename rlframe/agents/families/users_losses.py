@@ -67,16 +67,18 @@ def called_as_in_rllib(
     loss: Callable[..., LossOutput],
     arguments: tuple[Any, Any, Any, Any],
     names: Mapping[str, tuple[str, ...]],
+    prefix: str = "_",
 ) -> Any:
     """Has a policy keep what a built-in loss reports, for losses of a program's own that call RLlib's functions.
 
-    Their statistics functions look for it under RLlib's names: in `model.tower_stats`, and as attributes of the policy
-    that begin with `_`, with their gradients. In TensorFlow the batch may be one of arrays, as in RLlib's eager mode.
+    Their statistics functions look for it under RLlib's names: in `model.tower_stats`, and as attributes of the policy,
+    with their gradients. In TensorFlow the batch may be one of arrays, as in RLlib's eager mode.
 
     Args:
         loss: `fn(policy, model, dist_class, train_batch)`.
         arguments: Its arguments.
         names: As `kept_by_users_loss` takes them.
+        prefix: What the attributes' names begin with.
 
     Returns:
         Its losses as RLlib's functions did: a scalar, or a list.
@@ -86,5 +88,5 @@ def called_as_in_rllib(
     output = loss(policy, model, dist_class, train_batch if as_tensors is None else as_tensors(train_batch))
     left = {name: output.stats[stat] for stat, given in names.items() if stat in output.stats for name in given}
     model.tower_stats.update(left)
-    vars(policy).update({f"_{name}": value for name, value in left.items()})
+    vars(policy).update({f"{prefix}{name}": value for name, value in left.items()})
     return kept(policy, output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlframe.agents.families.users_losses import kept_by_users_loss
+from rlframe.agents.families.users_losses import called_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, NEXT_OBS, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import gae_of_batch, values_of_next
@@ -17,7 +17,7 @@ from rlframe.losses.offline import weighted_imitation
 from rlframe.losses.policy_gradients import explained_variance
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput, kept
+from rlframe.policy.parts import WHOLE_MODEL, AdamSpec, Component, LossOutput
 from rlframe.policy.value_network import value_of_step
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
@@ -101,7 +101,7 @@ def imitation_loss(policy: Any, model: Any, dist_class: Any, train_batch: Sample
 
 def marwil_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `imitation_loss`."""
-    return kept(policy, imitation_loss(policy, model, dist_class, train_batch))
+    return called_as_in_rllib(imitation_loss, (policy, model, dist_class, train_batch), _KEPT, prefix="")
 
 
 _KEPT = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rlframe.agents.families.users_losses import kept_by_users_loss
+from rlframe.agents.families.users_losses import called_as_in_rllib, kept_by_users_loss
 from rlframe.data.columns import ACTIONS, ADVANTAGES, DONES, ENV_ID, OBS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.evaluation.postprocessing import post_process_advantages
@@ -12,7 +12,7 @@ from rlframe.losses.masking import valid_mean
 from rlframe.losses.policy_gradients import policy_gradient
 from rlframe.policy.backends import lazy_policies
 from rlframe.policy.learning_policy import LearningPolicy
-from rlframe.policy.parts import LossOutput, kept
+from rlframe.policy.parts import LossOutput
 from rlframe.tensor.ops import Tensor
 
 
@@ -27,9 +27,14 @@ def reinforce_loss(model: Any, dist_class: Any, train_batch: SampleBatch) -> Los
     return LossOutput(loss, {"policy_loss": loss})
 
 
+_KEPT = {"policy_loss": ("pi_err", "policy_loss")}
+"""By statistic, the names under which losses for RLlib 1.x kept it; see `kept_by_users_loss`."""
+
+
 def pg_loss(policy: Any, model: Any, dist_class: Any, train_batch: SampleBatch) -> Tensor:
     """Returns the loss of one batch, a scalar; the policy keeps the rest. See `reinforce_loss`."""
-    return kept(policy, reinforce_loss(model, dist_class, train_batch))
+    arguments = (policy, model, dist_class, train_batch)
+    return called_as_in_rllib(lambda policy, *given: reinforce_loss(*given), arguments, _KEPT, prefix="")
 
 
 #: RLlib's names.
@@ -51,7 +56,7 @@ class PGPolicy(LearningPolicy):
 
     def stats_left(self) -> dict[str, Any]:
         """Returns `policy_loss`, where a loss of the user's own left it as RLlib's did."""
-        return kept_by_users_loss(self, {"policy_loss": ("pi_err", "policy_loss")})
+        return kept_by_users_loss(self, _KEPT)
 
 
 __getattr__ = lazy_policies(__name__, PGPolicy, PGTorchPolicy="torch", PGTFPolicy="tf")

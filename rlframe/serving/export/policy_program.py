@@ -188,10 +188,7 @@ class _Writer:
             x = made.add("ReduceMean", [x, made.constant([1], np.int64)])
         rows = made.add("MatMul", [made.constant(preprocessor._rows), x])
         x = made.add("Transpose", [made.math("MatMul", rows, preprocessor._columns.T)], perm=[0, 2, 3, 1])
-        scaled = (
-            made.math("Div", made.math("Sub", x, 128.0), 128.0) if preprocessor._zero_mean
-            else made.math("Div", x, 255.0)
-        )  # fmt: skip
+        scaled = made.math("Div", made.math("Sub", x, preprocessor.offset), preprocessor.unit)
         return made.rows(scaled, preprocessor.size)
 
     # --- past steps --------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def make(space, **options):
         (spaces.Box(0, 255, (128,), np.uint8), AtariRamPreprocessor, (128,)),
         (spaces.Box(0.0, 1.0, (128,)), NoPreprocessor, (128,)),
         (spaces.Box(0, 255, (210, 160, 3), np.uint8), GenericPixelPreprocessor, (84, 84, 3)),
+        (spaces.Box(0.0, 1.0, (210, 160, 3)), GenericPixelPreprocessor, (84, 84, 3)),
     ],
 )
 def test_preprocessor_of_space_has_class_and_shape(space, cls, shape):
@@ -116,6 +117,20 @@ def test_pixel_preprocessor_takes_images_of_other_sizes_than_ataris():
     assert small.shape == preprocessor.shape == (12, 12, 3)
     np.testing.assert_allclose(small[:, :6], 0.0)
     np.testing.assert_allclose(small[:, 6:], 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"zero_mean": False}, {"grayscale": True}])
+def test_float_screens_are_scaled_as_pixels_unless_their_space_is_within_one(options):
+    pixels = np.random.default_rng(0).integers(0, 256, (210, 160, 3)).astype(np.uint8)
+    integers, floats = (
+        make(spaces.Box(0, 255, pixels.shape, dtype), dim=20, **options) for dtype in (np.uint8, np.float32)
+    )
+    np.testing.assert_allclose(integers.transform(pixels), floats.transform(pixels.astype(np.float32)), rtol=1e-6)
+    scaled = make(spaces.Box(-1.0, 1.0, pixels.shape), dim=20, **options)
+    zero_mean = make(spaces.Box(0, 255, pixels.shape, np.uint8), dim=20, **{**options, "zero_mean": True})
+    small = scaled.transform((pixels.astype(np.float32) - 128.0) / 128.0)
+    np.testing.assert_allclose(small, zero_mean.transform(pixels), atol=1e-5)
+    assert scaled.observation_space.contains(small)
 
 
 @pytest.mark.parametrize("shape", [(50, 64, 3), (210, 160, 4), (210, 160)])

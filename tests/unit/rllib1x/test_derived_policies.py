@@ -337,6 +337,39 @@ def test_what_dqns_loss_computed_is_kept_as_an_attribute(framework):
     trainer.stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "loss_name", "kept", "told"),
+    [
+        ("PG", "pg.pg", "pg_torch_loss", "policy.model.tower_stats['policy_loss']", "policy_loss"),
+        ("PG", "pg.pg", "pg_torch_loss", "policy.pi_err", "policy_loss"),
+        ("MARWIL", "marwil.marwil", "marwil_loss", "policy.p_loss", "policy_loss"),
+        ("MARWIL", "marwil.marwil", "marwil_loss", "policy.v_loss", "vf_loss"),
+        ("MARWIL", "marwil.marwil", "marwil_loss", "policy.explained_variance", "vf_explained_var"),
+        ("R2D2", "dqn.r2d2", "r2d2_loss", "policy.model.tower_stats['mean_td_error']", "mean_td_error"),
+    ],
+)
+def test_losses_of_rllibs_keep_their_parts_under_its_names(name, path, loss_name, kept, told):
+    found, base, read = module(path, "torch"), get_trainer_class(name), {}
+
+    def stats(policy, train_batch):
+        read["kept"] = float(eval(kept, {"policy": policy}))
+        return {"mine": read["kept"]}
+
+    policy_class = getattr(found, f"{name}TorchPolicy")
+    derived = policy_class.with_updates(name="Read", loss_fn=getattr(found, loss_name), stats_fn=stats)
+    config = {**COMMON, "train_batch_size": 40}
+    if name == "R2D2":
+        config |= {"learning_starts": 20, "model": {"use_lstm": True, "lstm_cell_size": 4, "fcnet_hiddens": [4]}}
+    trainer = base.with_updates(name="Read", default_policy=derived)(config, env="CartPole-v1")
+    while not (learned := trainer.train()["info"]["learner"]):
+        pass
+    stats = learned["default_policy"]["learner_stats"]
+    assert stats["mine"] == pytest.approx(read["kept"])
+    assert np.isfinite(stats["mine"])
+    assert stats.get(told, stats["mine"]) == pytest.approx(stats["mine"])
+    trainer.stop()
+
+
 @pytest.mark.parametrize("framework", TORCH_FIRST)
 def test_networks_of_dqn_have_the_names_of_rllib_10_to_18(framework):
     dqn = module("dqn.dqn", framework)

@@ -31,6 +31,8 @@ PARTS = gym.spaces.Dict(
 BOTH = gym.spaces.Dict({"turn": TURN, "move": gym.spaces.Tuple([MOVES, gym.spaces.MultiDiscrete([2, 3])])})
 MASKED = gym.spaces.Dict({"action_mask": gym.spaces.MultiBinary(3), "observations": LINE})
 IMAGE = gym.spaces.Box(0, 255, (9, 8, 3), np.uint8)
+SCREEN = gym.spaces.Box(0, 255, (210, 160, 3), np.uint8)
+SCALED_SCREEN = gym.spaces.Box(-1.0, 1.0, (210, 160, 3), np.float32)
 CONVS = {"conv_filters": [[4, [3, 3], 2], [8, [5, 4], 1]], "post_fcnet_hiddens": [4]}
 MEMORY = {"use_lstm": True, "lstm_use_prev_action": True, "lstm_use_prev_reward": True, "lstm_cell_size": 4}
 FILTERED = {"observation_filter": "MeanStdFilter"}
@@ -56,6 +58,8 @@ CASES = {
     "clipped": (LINE, MOVES, {"normalize_actions": False, "clip_actions": True}),
     "parts and memory": (PARTS, BOTH, {"model": MEMORY, "clip_rewards": True}),
     "images": (IMAGE, TURN, {"model": CONVS}),
+    "screens": (SCREEN, TURN, {"model": {**CONVS, "dim": 9}}),
+    "scaled screens": (SCALED_SCREEN, TURN, {"model": {**CONVS, "dim": 9, "grayscale": True}}),
     "mask": (MASKED, gym.spaces.Discrete(3), {"model": {"custom_model": ActionMaskModel}}),
 }
 
