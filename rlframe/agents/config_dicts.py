@@ -780,7 +780,7 @@ class _DreamerKeys(_TwoRatesKeys, _GradientClippingKeys, _DreamerKeysReserved, t
 
 class _ESKeys(_PerturbedWeightsKeys, total=False):
     episodes_per_batch: int
-    """Episodes of one update, at least; see also train_batch_size."""
+    """Episodes of one update, at least (two for 1, one for each sign); see also train_batch_size."""
     stepsize: float
     """Learning rate of the Adam that follows the estimated gradient."""
     l2_coeff: float

@@ -65,7 +65,9 @@ class ESConfig(PerturbedWeightsConfig):
         "eval_prob": 0.003,
     }
 
-    episodes_per_batch: int = option(1000, "Episodes of one update, at least; see also train_batch_size.", low=2)
+    episodes_per_batch: int = option(
+        1000, "Episodes of one update, at least (two for 1, one for each sign); see also train_batch_size.", low=1
+    )
     stepsize: float = option(0.01, "Learning rate of the Adam that follows the estimated gradient.", above=0, log=True)
     l2_coeff: float = option(0.005, "Weight of ½‖θ‖² in what is minimised.", low=0)
     return_proc_mode: str = option(
@@ -100,7 +102,7 @@ def search_plan(workers: WorkerSet, config: Any, episodes: int) -> LocalIterator
 def execution_plan(workers: WorkerSet, config: ESConfig) -> LocalIterator[Any]:
     """Updates by `episodes_per_batch` episodes."""
     config = ESConfig.view(config)
-    return search_plan(workers, config, config.episodes_per_batch)
+    return search_plan(workers, config, max(2, config.episodes_per_batch))  # noise is tried with both signs
 
 
 def ars_execution_plan(workers: WorkerSet, config: ARSConfig) -> LocalIterator[Any]:

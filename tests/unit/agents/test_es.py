@@ -123,6 +123,13 @@ def test_restored_trainer_goes_on_bit_for_bit(cls, tmp_path):
     assert a["episodes_this_iter"] >= 6
 
 
+def test_one_episode_per_batch_is_a_pair_of_them_as_in_rllib():
+    trainer = make(ESTrainer, episodes_per_batch=1, train_batch_size=1, eval_prob=0.0)
+    before = trainer.get_policy().get_flat_weights().copy()
+    assert trainer.train()["episodes_this_iter"] >= 2
+    assert not np.array_equal(trainer.get_policy().get_flat_weights(), before)
+
+
 def test_what_acts_outside_of_sampling_has_no_noise():
     trainer = make(ESTrainer, env="Pendulum-v1", action_noise_std=0.5, episodes_per_batch=2)
     policy, obs = trainer.get_policy(), np.zeros((3, 3), np.float32)
