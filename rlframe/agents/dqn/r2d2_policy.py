@@ -49,8 +49,7 @@ class R2D2Policy(DQNPolicy):
 
     def loss(self, model: Any, dist_class: Any, train_batch: SampleBatch) -> LossOutput:
         """Returns the loss of one batch of sequences; see above."""
-        del dist_class
-        return _sequence_loss(self, model, train_batch)
+        return _sequence_loss(self, model, dist_class, train_batch)
 
     def extra_grad_info(self, train_batch: SampleBatch) -> dict[str, Any]:
         """Returns what DQN does, also where a loss of the user's own left it as RLlib's did."""

@@ -126,9 +126,7 @@ def test_spaces_of_agents_are_found_through_the_mapping():
 
 
 def test_agents_of_one_policy_need_one_space():
-    with pytest.raises(
-        ConfigError, match=r"different ones \(.*\); map agents of each kind to a policy of their own"
-    ):
+    with pytest.raises(ConfigError, match=r"different ones \(.*\); map agents of each kind to a policy of their own"):
         trainer(TURNS, env=TwoKinds)
 
 
