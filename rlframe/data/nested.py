@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -58,17 +58,3 @@ def first_leaf(value: Column) -> Any:
 def concat_leaves(*values: Any, axis: int = 0) -> np.ndarray[Any, Any]:
     """Returns the leaves joined along `axis`, as one new array."""
     return np.concatenate(values, axis=axis)
-
-
-def check_lengths(columns: Mapping[str, Column]) -> None:
-    """Raises ValueError unless all columns that have rows have the same number of them; `seq_lens` allows any."""
-    if "seq_lens" in columns:
-        return
-    lengths: dict[str, int] = {}
-    for key, value in columns.items():
-        shape = getattr(first_leaf(value), "shape", None)
-        if shape is not None and len(shape) > 0 and shape[0] is not None:  # TensorFlow traces any number of rows
-            lengths[key] = int(shape[0])
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{key}: {length}" for key, length in lengths.items())
-        raise ValueError(f"Got columns of different numbers of rows ({listed}); wanted as many in each column.")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlframe.data import columns as names
 from rlframe.data.batch_forms import BatchForms
-from rlframe.data.nested import Column
+from rlframe.data.nested import Column, first_leaf
 from rlframe.data.rows import Columns
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ class SampleBatch(BatchForms):
             _is_training: Value of the `is_training` flag.
             **kwargs: Further columns.
 
-        Columns may have different numbers of rows, as in RLlib: the first says what `count` is. Those of train batches
-        must not, see `check_lengths`.
+        Raises:
+            ValueError: If columns have different numbers of rows (not checked where `seq_lens` is given).
         """
         super().__init__(*args, **kwargs)
         if _time_major is not None:
@@ -98,7 +98,9 @@ class SampleBatch(BatchForms):
             if isinstance(value, list):
                 dict.__setitem__(self, key, _as_array(key, value))
         seq_lens = dict.get(self, names.SEQ_LENS)
-        if seq_lens is not None and _max_seq_len is None and len(seq_lens) > 0:
+        if seq_lens is None:
+            _check_lengths(self)
+        elif _max_seq_len is None and len(seq_lens) > 0:
             _max_seq_len = int(max(seq_lens))
         if _max_seq_len is not None:
             self.max_seq_len = _max_seq_len
@@ -331,3 +333,16 @@ def _as_array(key: str, value: list[Any]) -> NDArray[Any]:
         raise ValueError(
             f"Column {key!r} is a list whose entries have different shapes ({error}); wanted equal shapes, or an array."
         ) from error
+
+
+def _check_lengths(columns: Mapping[str, Column]) -> None:
+    """Raises ValueError unless all columns that have rows have the same number of them."""
+    lengths: dict[str, int] = {}
+    for key, value in columns.items():
+        leaf = first_leaf(value)
+        shape = getattr(leaf, "shape", None)
+        if shape is not None and len(shape) > 0 and shape[0] is not None:  # TensorFlow traces any number of rows
+            lengths[key] = int(shape[0])
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{key}: {length}" for key, length in lengths.items())
+        raise ValueError(f"Got columns of different numbers of rows ({listed}); wanted as many in each column.")

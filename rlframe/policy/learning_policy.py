@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import BURN_IN, DISCOUNTS, N_STEPS, OBS, SEQ_LENS, STATE_IN_PREFIX, VALID_MASK
 from rlframe.data.n_step import with_weights
-from rlframe.data.nested import check_lengths
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.first_run import run_first
@@ -268,9 +267,6 @@ class LearningPolicy(Policy, LearningParts, FrameworkActing):
 
     def _before_learning(self, samples: SampleBatch) -> dict[str, Any]:
         """Calls `on_learn_on_batch` and returns what it wrote, the `custom_metrics`."""
-        rows = (samples.count,)
-        if any(isinstance(column, np.ndarray) and column.shape[:1] != rows for column in samples.values()):
-            check_lengths(samples)
         custom: dict[str, Any] = {}
         if self._learn_hook is not None:
             self._learn_hook(policy=self, train_batch=samples, result=custom)

@@ -180,14 +180,6 @@ def test_likelihoods_are_tensors_without_gradients_as_in_rllib():
     np.testing.assert_allclose(logp.exp().cpu().numpy(), np.exp(columns["action_logp"]), rtol=1e-5)
 
 
-def test_a_train_batch_of_unequal_rows_is_refused_with_its_columns():
-    policy = DQNTorchPolicy(OBS_SPACE, ACTIONS, dqn_config())
-    batch = make_batch()
-    batch["rewards"] = batch["rewards"][:-1]
-    with pytest.raises(ValueError, match=r"different numbers of rows \(.*obs: 12.*rewards: 11"):
-        policy.learn_on_batch(batch)
-
-
 def test_text_in_a_batch_is_no_tensor():
     policy = build_torch_policy("X", loss_fn=policy_gradient_loss)(OBS_SPACE, ACTIONS, common_config())
     batch = {"rewards": [1.0], "who": ["me"], "where": np.array(["here"])}

@@ -15,7 +15,6 @@ from rlframe.agents.dqn.r2d2_tf_policy import get_distribution_inputs_and_class
 from rlframe.agents.dqn.r2d2_torch_policy import build_r2d2_model_and_distribution
 from rlframe.agents.dqn.simple_q_torch_policy import build_q_model_and_distribution
 from rlframe.agents.ppo import DEFAULT_CONFIG, APPOTrainer, PPOTrainer
-from rlframe.data.nested import check_lengths
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.models import MODEL_DEFAULTS, ModelCatalog
 from rlframe.models.torch.torch_action_dist import TorchDeterministic
@@ -197,7 +196,7 @@ def test_losses_in_tensorflow_make_batches_of_any_number_of_rows():
 
     assert total(tf.ones([3, 2]), tf.ones([3])) == 9.0
     with pytest.raises(ValueError, match="different numbers of rows"):
-        check_lengths(SampleBatch(obs=tf.ones([3, 2]), rewards=tf.ones([2])))
+        SampleBatch(obs=tf.ones([3, 2]), rewards=tf.ones([2]))
 
 
 def test_a_policy_that_acts_within_its_loss_acts():
