@@ -736,7 +736,7 @@ class _PPOKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _ActionB
     """PopArt: values are learned normalised by the running mean and standard deviation of their targets; vf_loss is in units of that deviation then. None does so where the default network for vectors has layers for values alone, and the loss is PPO's own."""
     recompute_advantages: bool
     """Each pass over a train batch but the first has advantages and value targets of the values as they are then."""
-    vf_share_layers: bool | int
+    vf_share_layers: int
     """Old place of model.vf_share_layers."""
 
 class _DDPPOKeys(_PPOKeys, total=False):
@@ -809,7 +809,7 @@ class _MADDPGKeys(_DeterministicActorKeys, total=False):
     """Only 'maddpg'; see use_local_critic."""
     actor_feature_reg: float | None
     """Weight of the actor's mean squared output in its loss; None or 0 is without."""
-    grad_norm_clipping: float | int | None
+    grad_norm_clipping: float | None
     """Largest L2 norm of the gradient of each weight array; None does not clip."""
 
 class _MetaLearningKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys, _GradientClippingKeys, total=False):
@@ -821,8 +821,6 @@ class _MetaLearningKeys(_AdvantageKeys, _LossWeightsKeys, _ClippedSurrogateKeys,
     """α: rate of these steps."""
     maml_optimizer_steps: int
     """Steps of Adam on what one iteration samples."""
-    vf_share_layers: bool | int
-    """Old place of model.vf_share_layers."""
 
 class _MAMLKeys(_MetaLearningKeys, total=False):
     use_meta_env: bool
@@ -850,10 +848,6 @@ class _QMixKeys(_DoubleQKeys, _LearningRateScheduleKeys, _GradientClippingKeys, 
     """RMSProp's decay of squared gradients."""
     optim_eps: float
     """RMSProp's ε."""
-    grad_norm_clipping: float | int | None
-    """Old name of grad_clip."""
-    worker_side_prioritization: bool
-    """A key of RLlib's that nothing reads."""
 
 class _R2D2Keys(_DQNKeys, total=False):
     use_h_function: bool

@@ -11,7 +11,7 @@ from rlframe.config.declaration import Option, Section
 from rlframe.config.faults import Fault, fault_list, got, unknown_key
 from rlframe.config.nested_dict import TYPED_SECTIONS, overlay
 from rlframe.config.options import AlgorithmConfig
-from rlframe.config.renames import RenamedKeyWarning, Translation, mirror_names, translate_renames
+from rlframe.config.renames import RenamedKeyWarning, Translation, translate_renames
 from rlframe.utils.errors import ConfigError
 
 __all__ = [
@@ -80,13 +80,13 @@ def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowe
     typed = tuple(override_all_if_type_changes)
     if declaration is None:
         return _merge_undeclared(defaults, overrides or {}, allow_unknown, frozenset(allow_unknown_subkeys), typed)
-    base, faults, _, shown = _translate(defaults, (), declaration)
+    base, faults, _ = _translate(defaults, (), declaration)
     declared = declaration.defaults()
     given = _without_empty(base, declaration)
     base = {key: _typed(given[key], declared.get(key)) if key in given else declared[key] for key in base}
     own = frozenset(map(str, base)) - frozenset(declaration.options())
     originals = (base, defaults, declared, CommonConfig.defaults())  # as they are; as written; with MODEL_DEFAULTS
-    over, conflicts, written, more_shown = _translate(
+    over, conflicts, written = _translate(
         overrides or {}, own, declaration, originals=originals, keeps_own=allow_unknown
     )
     merged = overlay(base, _without_empty(over, declaration), typed)
@@ -97,8 +97,6 @@ def merge_configs(  # noqa: PLR0913 - all but the first three say what is allowe
         raise ConfigError(fault_list(faults + conflicts + found))
     for remark in inspector.remarks:
         warnings.warn(remark, UserWarning, stacklevel=2)
-    for section, names in (*shown, *more_shown):
-        mirror_names(inspector.config[section] if section else inspector.config, names)
     return inspector.config
 
 
@@ -113,9 +111,7 @@ def with_common_config(extra_config: Mapping[str, Any]) -> dict[str, Any]:
     if translation.faults:
         raise ConfigError(fault_list(translation.faults))
     _warn(translation.sentences, stacklevel=3)
-    merged = overlay(CommonConfig.defaults(), translation.config)
-    mirror_names(merged, translation.kept)
-    return merged
+    return overlay(CommonConfig.defaults(), translation.config)
 
 
 def read_numbers(config: Mapping[str, Any], declaration: type[Section]) -> dict[str, Any]:
@@ -150,18 +146,18 @@ def _translate(
     declaration: type[AlgorithmConfig],
     originals: Sequence[Mapping[str, Any]] = (),
     keeps_own: bool = True,
-) -> tuple[dict[str, Any], list[Fault], dict[str, str], list[tuple[str, set[str]]]]:
+) -> tuple[dict[str, Any], list[Fault], dict[str, str]]:
     """Returns a config with the names used here, in its overrides for evaluation too; warns. No originals: it is one.
 
-    Conflicts come with it, the other names that were written, by the names used here, and those under which the
-    values are shown again, by where they stand. `keeps_own` is as in `Translation`.
+    Conflicts come with it, and the other names that were written, by the names used here. `keeps_own` is as in
+    `Translation`.
     """
     known = declaration.known_keys() | set(own)
     deprecated = declaration.deprecated_keys()
     more: Any = {"deprecated": deprecated, "originals": originals, "keeps_own": keeps_own}
     translation = Translation(config, known, other_name_wins=not originals, **more)
     translated, sentences, faults = translation.config, translation.sentences, translation.faults
-    written, shown = dict(translation.written), [("", translation.kept)]
+    written = dict(translation.written)
     for key, declared in declaration.options().items():
         if declared.overrides and isinstance(translated.get(key), dict):
             inner = Translation(translated[key], known, **more)
@@ -169,9 +165,8 @@ def _translate(
             sentences += [f"in {key}: {sentence}" for sentence in inner.sentences]
             faults += [fault.below(key) for fault in inner.faults]
             written |= {f"{key}.{here}": f"{key}.{there}" for here, there in inner.written.items()}
-            shown.append((key, inner.kept))
     _warn(sentences, stacklevel=4)
-    return translated, faults, written, shown
+    return translated, faults, written
 
 
 def _warn(sentences: Iterable[str], stacklevel: int) -> None:

@@ -8,7 +8,7 @@ from rlframe.config.check import Inspector, Tolerance
 from rlframe.config.declaration import Section, option
 from rlframe.config.faults import fault_list, got, is_slip
 from rlframe.config.nested_dict import lookup, same
-from rlframe.config.renames import RenamedKeyWarning, Translation, mirror_names
+from rlframe.config.renames import RenamedKeyWarning, Translation
 from rlframe.utils.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,7 +103,6 @@ def translate_policy_config(config: Mapping[str, Any], declaration: "type[Algori
         raise ConfigError(fault_list(fault.below(_PLACE) for fault in translation.faults))
     for sentence in translation.sentences:
         warnings.warn(f"in {_PLACE}: {sentence}", RenamedKeyWarning, stacklevel=2)
-    mirror_names(translation.config, translation.kept)
     return translation.config
 
 

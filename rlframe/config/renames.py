@@ -1,7 +1,7 @@
 """Keys that were renamed in RLlib, understood under their old and newer names and answered with the name used here."""
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +68,6 @@ RENAMES: dict[str, Rename] = {
     "buffer_size": _to("replay_buffer_config.capacity"),
     "replay_buffer_size": _to("replay_buffer_config.capacity"),
     "vf_share_layers": _to("model.vf_share_layers"),
-    "num_data_loader_buffers": _to("num_multi_gpu_tower_stacks"),
     "grad_norm_clipping": _to("grad_clip"),
     "policy_graphs": _to("multiagent.policies"),
     "multiagent.policy_graphs": _to("multiagent.policies"),
@@ -243,22 +242,18 @@ def with_other_names(config: dict[str, Any], deprecated: Collection[str] | None 
 def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Has a config hold values meanwhile under the other names that programs read, too; for hooks.
 
-    What a hook writes there is the value of the name used here, and stays there to be read; names with values of
-    another kind are left out, such as `soft_q`, which stands for a type of exploration. `use_pytorch` of RLlib 0.8 is
-    there to read only.
+    What a hook writes there is the value of the name used here; names with values of another kind are left out, such as
+    `soft_q`, which stands for a type of exploration. `use_pytorch` of RLlib 0.8 is there to read only.
 
     Yields:
         The config.
     """
-    shown = written_names(config)
     added = [dotted for dotted in _READ_BY_PROGRAMS if lookup(config, dotted, _MISSING) is _MISSING]
     for dotted in added:
         assign(config, dotted, lookup(config, RENAMES[dotted].targets[0], {}))
-    unset = {
-        dotted for dotted, rename in RENAMES.items() if rename.reads_back and same(lookup(config, dotted), SENTINEL)
-    }
-    named = {dotted: lookup(config, RENAMES[dotted].targets[0]) for dotted in shown | unset}
-    mirror_names(config, unset)
+    named = {dotted: lookup(config, rename.targets[0]) for dotted, rename in RENAMES.items() if _unset(config, dotted)}
+    for dotted, value in named.items():
+        assign(config, dotted, value)
     asks = "framework" in config and "use_pytorch" not in config
     if asks:
         config["use_pytorch"] = config["framework"] == "torch"
@@ -272,30 +267,12 @@ def other_names_in(config: dict[str, Any]) -> Iterator[dict[str, Any]]:
         written, rename = lookup(config, dotted, value), RENAMES[dotted]
         if not same(written, value) and written not in rename.dropped:
             assign(config, rename.targets[0], written)
-        elif dotted in unset:
-            assign(config, dotted, SENTINEL)
-    mirror_names(config, (dotted for dotted in shown if lookup(config, dotted) != SENTINEL))
+        assign(config, dotted, SENTINEL)
 
 
-def written_names(config: Mapping[str, Any]) -> set[str]:
-    """Returns the other names, dotted, under which a config shows the values of the names used here, too."""
-    found = set()
-    for dotted, rename in RENAMES.items():
-        value = lookup(config, dotted, SENTINEL) if rename.reads_back else SENTINEL
-        if not same(value, SENTINEL) and same(value, lookup(config, rename.targets[0], _MISSING)):
-            found.add(dotted)
-    return found
-
-
-def mirror_names(config: dict[str, Any], names: Iterable[str]) -> None:
-    """Writes values of names used here under other names, too: programs read again what they have set.
-
-    Args:
-        config: A whole config, or overrides of one.
-        names: The other names, dotted, of keys that it holds.
-    """
-    for dotted in names:
-        assign(config, dotted, lookup(config, RENAMES[dotted].targets[0]))
+def _unset(config: Mapping[str, Any], dotted: str) -> bool:
+    """Returns whether a config holds, as not set, another name of a key that has the same values."""
+    return RENAMES[dotted].reads_back and same(lookup(config, dotted), SENTINEL)
 
 
 def translate_renames(config: Mapping[str, Any], known: Collection[str]) -> tuple[dict[str, Any], list[str]]:
@@ -322,7 +299,6 @@ class Translation:
         sentences: One for each name that was replaced.
         faults: Names that contradict each other, or have no meaning here.
         written: The other name that was written, by the name used here.
-        kept: Other names that are declared, and under which programs read again what they have set: see `mirror_names`.
     """
 
     def __init__(
@@ -349,7 +325,6 @@ class Translation:
         self.sentences: list[str] = []
         self.faults: list[Fault] = []
         self.written: dict[str, str] = {}
-        self.kept: set[str] = set()
         self._known = known
         self._deprecated = deprecated
         self._other_name_wins = other_name_wins
@@ -414,10 +389,6 @@ class Translation:
         if not rename.targets:
             self.faults.append(Fault(dotted, f"{got(value)}, not known here; use {rename.advice}"))
             return
-        if dotted in self._deprecated and rename.reads_back:
-            self.kept.add(dotted)
-            if all(same(lookup(self.config, target, _MISSING), value) for target in rename.targets):
-                return  # a config that was translated before, or says the same twice
         new_names = rename.advice or " and ".join(rename.targets)
         self.sentences.append(f"config key {dotted} is called {new_names} here; its value is used")
         for target in rename.targets:

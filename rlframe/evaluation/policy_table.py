@@ -11,7 +11,7 @@ from rlframe.config.common import CommonConfig
 from rlframe.config.multiagent import check_policy_config, translate_policy_config
 from rlframe.config.nested_dict import copy_containers
 from rlframe.config.options import AlgorithmConfig
-from rlframe.config.renames import mirror_names, with_other_names, written_names
+from rlframe.config.renames import with_other_names
 from rlframe.data.sample_batch import DEFAULT_POLICY_ID
 from rlframe.policy.policy_spec import PolicySpec
 from rlframe.utils import merge_dicts, names
@@ -99,9 +99,7 @@ def _laid_on(config: Mapping[str, Any], spec: PolicySpec) -> dict[str, Any]:
         made["exploration_config"] = {}
     merged = merge_dicts(made, given)
     users = _is_users(spec.policy_class)
-    merged |= check_policy_config(merged, made, given, declaration, allow_unknown=users)
-    mirror_names(merged, written_names(made))
-    return merged
+    return merged | check_policy_config(merged, made, given, declaration, allow_unknown=users)
 
 
 def algorithm_defaults(policy_class: Any) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ def connect() -> None:
     shared_names.connect(publish, look_up)
 
 
-def publish(kind: str, name: str, value: Any, *, from_trial: bool = False) -> None:
+def publish(kind: str, name: str, value: Any) -> None:
     """Tells all processes of a name.
 
     Without a Ray runtime the name stands in Tune's registry of this process, where programs read it
@@ -40,11 +40,9 @@ def publish(kind: str, name: str, value: Any, *, from_trial: bool = False) -> No
         kind: "model", "action_dist", "preprocessor", "env" or "input".
         name: What it is registered under.
         value: A class or a function. One that cannot be pickled is known in this process alone, which is said.
-        from_trial: Tells it from a process of Ray's, too: a trainer in a trial has workers of its own. Otherwise what
-            workers register as they import the program's modules is left alone.
     """
     ray, registry = sys.modules.get("ray"), sys.modules.get("ray.tune.registry")
-    if ray is None or registry is None or _is_worker_process(ray) != from_trial:
+    if ray is None or registry is None or _is_worker_process(ray):
         return
     try:
         ray.cloudpickle.dumps(value)

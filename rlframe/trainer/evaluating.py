@@ -71,8 +71,7 @@ def make_evaluation_workers(trainer: Any, merge: Any) -> WorkerSet:
 
     env_creator = trainer.env_creator
     if "env" in (trainer.config.get("evaluation_config") or {}):
-        name, env_creator = trainer._resolve_env(config["env"])
-        config["env"] = name if isinstance(config["env"], type) else config["env"]
+        _, env_creator = trainer._resolve_env(config["env"])
     return WorkerSet(
         env_creator=env_creator,
         validate_env=trainer.env_validator(),

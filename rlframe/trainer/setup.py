@@ -35,21 +35,12 @@ def find_ray_env(name: str) -> Callable[..., Any] | None:
 
 
 def resolve_trainer_env(env: Any) -> tuple[str | None, Callable[..., Any] | None]:
-    """Returns name and creator of what stands in `env=` or `config["env"]`; Nones for no environment.
-
-    A class is registered under its name, as in RLlib: that name is what `trainer.config["env"]` says, by which programs
-    ask for the creator (`_global_registry.get(ENV_CREATOR, trainer.config["env"])`) and make further trainers.
-    """
+    """Returns name and creator of what stands in `env=` or `config["env"]`; Nones for no environment."""
     if env is None:
         return None, None
-    from rlframe.env.registry import register_env, resolve_env
+    from rlframe.env.registry import resolve_env
 
     name, creator = resolve_env(env, lookup=find_ray_env)
-    if isinstance(env, type):
-        from rlframe.evaluation import shared_names
-
-        register_env(name, creator)
-        shared_names.publish("env", name, creator, from_trial=True)
     return name, creator
 
 

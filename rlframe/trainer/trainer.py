@@ -246,8 +246,6 @@ class Trainer(
     def setup(self, config: dict[str, Any]) -> None:
         """Builds everything: config, workers, plan, evaluation workers; called by the constructor."""
         self.config = self.merge_trainer_configs(self.get_default_config(), config)
-        if isinstance(self.config["env"], type):
-            self.config["env"] = self._env_id
         self._framework_is_said = says_framework(self.config, config)
         if taken := settle_framework(self.config, config):
             _LOGGER.warning(taken)

@@ -48,7 +48,6 @@ class MetaLearningConfig(ActorCriticConfig, ClippedSurrogateConfig, GradientClip
     inner_adaptation_steps: int = option(1, "Gradient steps by which weights adapt to a task.", low=1)
     inner_lr: float = option(0.1, "α: rate of these steps.", above=0, log=True, source="Finn et al. 2017, eq. 1")
     maml_optimizer_steps: int = option(5, "Steps of Adam on what one iteration samples.", low=1)
-    vf_share_layers: bool | int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -79,7 +79,7 @@ class PPOConfig(
         "Each pass over a train batch but the first has advantages and value targets of the values as they are then.",
         source="Andrychowicz et al. 2021, section 3.5",
     )
-    vf_share_layers: bool | int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
+    vf_share_layers: int = option(-1, "Old place of model.vf_share_layers.", deprecated=True)
 
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""

@@ -57,10 +57,6 @@ class QMixConfig(DoubleQConfig, LearningRateScheduleConfig, GradientClippingConf
     optim_alpha: float = option(0.99, "RMSProp's decay of squared gradients.", low=0, high=1)
     optim_eps: float = option(1e-5, "RMSProp's ε.", above=0)
 
-    # RLlib's other names
-    grad_norm_clipping: float | int | None = option(-1, "Old name of grad_clip.", deprecated=True)
-    worker_side_prioritization: bool = option(False, "A key of RLlib's that nothing reads.", deprecated=True)
-
     def faults(self) -> Iterator[str]:
         """Yields cross-field faults; never rewrites a value."""
         yield from super().faults()

@@ -8,7 +8,6 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.env import register_env
-from rlframe.tune.registry import ENV_CREATOR, _global_registry
 from rlframe.utils.errors import EnvError, UnsupportedSpaceException, WorkerError
 from tests.helpers.envs import Counting, Failing, Masked
 from tests.helpers.q_learners import SMALL, make
@@ -38,31 +37,6 @@ def test_every_way_to_name_an_environment_trains(env):
     result = make(env, env_config={"length": 7}).train()
     assert result["episode_len_mean"] == 7.0
     assert result["episode_reward_mean"] == 28.0
-
-
-@pytest.mark.parametrize("how", ["env", "config"])
-def test_class_of_an_environment_is_registered_and_the_config_says_its_name(how):
-    class Corridor(Counting):
-        pass
-
-    trainer = make(Corridor, env_config={"length": 5}) if how == "env" else DQNTrainer({**SMALL, "env": Corridor})
-    assert (trainer._env_id, trainer.config["env"]) == ("Corridor", "Corridor")
-    assert trainer.get_policy().config["env"] == "Corridor"
-    creator = _global_registry.get(ENV_CREATOR, trainer.config["env"])
-    assert type(creator({"length": 5})).__name__ == "Corridor"
-    again = DQNTrainer(config={**trainer.config, "evaluation_num_workers": 0, "evaluation_interval": 1})
-    assert type(again.workers.local_worker().env).__name__ == "Corridor"
-    assert type(again.evaluation_workers.local_worker().env).__name__ == "Corridor"
-
-
-def test_class_of_an_environment_for_evaluation_is_known_to_its_workers_by_name():
-    class Easier(Counting):
-        pass
-
-    trainer = make(Counting, evaluation_interval=1, evaluation_config={"env": Easier})
-    worker = trainer.evaluation_workers.local_worker()
-    assert (worker.policy_config["env"], type(worker.env)) == ("Easier", Easier)
-    assert trainer.config["env"] == "Counting"
 
 
 def test_what_a_trial_reserves_may_be_asked_of_a_config_with_keys_of_the_programs_own():

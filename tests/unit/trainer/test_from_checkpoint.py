@@ -12,9 +12,8 @@ from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
 from rlframe.agents.ppo import PPOConfig
 from rlframe.agents.trainer import Trainer
-from rlframe.env import register_env, registry
+from rlframe.env import register_env
 from rlframe.trainer.rebuilding import _with_infinities
-from rlframe.tune.registry import ENV_CREATOR, _global_registry
 from rlframe.utils.errors import CheckpointError
 from rlframe.utils.state_files import read_state, write_state
 from tests.helpers.envs import Counting
@@ -60,9 +59,6 @@ def test_another_algorithms_class_is_refused(saved):
 def test_an_environment_of_the_programs_own_is_given_or_registered(tmp_path):
     trainer = PGTrainer({**SMALL, "callbacks": DefaultCallbacks}, env=Counting)
     path = trainer.save(str(tmp_path))
-    Trainer.from_checkpoint(path).stop()  # a trainer has registered its class in this process
-    del registry._creators["Counting"]
-    _global_registry.unregister(ENV_CREATOR, "Counting")  # as in another process
     with pytest.raises(ValueError, match="Unknown environment 'Counting'"):
         Trainer.from_checkpoint(path)
     assert Trainer.from_checkpoint(path, env=Counting)._env_id == "Counting"
