@@ -68,6 +68,7 @@ RENAMES: dict[str, Rename] = {
     "buffer_size": _to("replay_buffer_config.capacity"),
     "replay_buffer_size": _to("replay_buffer_config.capacity"),
     "vf_share_layers": _to("model.vf_share_layers"),
+    "num_data_loader_buffers": _to("num_multi_gpu_tower_stacks"),
     "grad_norm_clipping": _to("grad_clip"),
     "policy_graphs": _to("multiagent.policies"),
     "multiagent.policy_graphs": _to("multiagent.policies"),

@@ -151,7 +151,8 @@ class MultiActionDistribution(TensorDistribution):
             raise ValueError(f"{type(self).__name__} needs action_space=, or structure= and leaf_shapes=.")
         self.action_space_struct = structure if action_space is None else space_struct(action_space)
         self._structure, self._leaf_shapes = structure, leaf_shapes
-        self.input_lens = [int(length) for length in tree.flatten(input_lens)]
+        lens = input_lens if isinstance(input_lens, (Mapping, int)) else list(input_lens)  # or an array, or a generator
+        self.input_lens = [int(length) for length in tree.flatten(lens)]
         parts = ops.split(self.inputs, self.input_lens)
         children = tree.flatten(child_distributions)
         self.flat_child_distributions = [child(part, model) for child, part in zip(children, parts, strict=True)]

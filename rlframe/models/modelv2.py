@@ -12,7 +12,7 @@ from rlframe.data.columns import OBS, SEQ_LENS
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.models.obs_layout import obs_layout, reshape_for, unpack
-from rlframe.models.past_views import OBS_WINDOW
+from rlframe.models.past_views import OBS_WINDOW, obs_window
 from rlframe.models.state_windows import moved_on
 from rlframe.utils.spaces.old_gym import convert_spaces
 
@@ -207,7 +207,7 @@ class ModelV2:
 
     def _observed(self, inputs: Any) -> Any:
         """Returns what the model sees under `obs`: the steps that it declared a view of, else the current one."""
-        return inputs[OBS_WINDOW if OBS_WINDOW in self.view_requirements and OBS_WINDOW in inputs else OBS]
+        return obs_window(self, inputs) if OBS_WINDOW in self.view_requirements else inputs[OBS]
 
     def _as_arrays(self, obs: Any) -> Any:
         """Returns the observations as what `forward` computes with; a hook for frameworks' bases."""

@@ -9,6 +9,7 @@ from rlframe.data.columns import ACTIONS, OBS, PREV_ACTIONS, PREV_REWARDS, REWAR
 from rlframe.data.view_requirements import ViewRequirement
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.errors import ConfigError
 
 #: The actions and rewards of several steps before, for attention.
 PREV_N_ACTIONS, PREV_N_REWARDS = "prev_n_actions", "prev_n_rewards"
@@ -52,6 +53,24 @@ def move_obs_window(model: Any) -> None:
         OBS, model.obs_space, view.shift, view.index, used_for_training=view.used_for_training
     )
     model.view_requirements[OBS] = ViewRequirement(space=model.obs_space)
+
+
+def obs_window(model: Any, inputs: Any) -> Any:
+    """Returns the steps that a model declared a view of as `obs`; `obs` itself where somebody has put them there.
+
+    Raises:
+        ConfigError: If the caller has single observations alone, as losses on `new_obs` have.
+    """
+    if OBS_WINDOW in inputs:
+        return inputs[OBS_WINDOW]
+    shape = getattr(inputs[OBS], "shape", ())
+    if len(shape) > 1 + len(model.obs_space.shape or ()):
+        return inputs[OBS]
+    raise ConfigError(
+        f"{type(model).__name__} declares a view of other steps as view_requirements['obs'], and was called with "
+        f"observations of one step, of shape {tuple(shape)}; wanted a policy whose loss calls it on a batch's own rows "
+        "(PPO, A2C, PG, IMPALA, MARWIL; not on new_obs, as DQN's and SAC's), or an environment that stacks the frames"
+    )
 
 
 def encode_steps(actions: Tensor, encoding: Sequence[int], steps: int = 1) -> Tensor:

@@ -420,6 +420,12 @@ def _of_child(space: spaces.Space[Any], options: dict[str, Any]) -> Preprocessor
     return without_preprocessing(space) if options.get(_RAW) else get_preprocessor(space)(space, options)
 
 
+def _holds_pixels(space: spaces.Box) -> bool:
+    """Whether a space's numbers are pixels: integers, or floats to 255 or within [-1, 1]."""
+    low, high = float(np.min(space.low)), float(np.max(space.high))
+    return space.dtype is None or space.dtype.kind != "f" or (low >= 0 and high == 255) or (low >= -1 and high <= 1)
+
+
 def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:
     """Returns the class that preprocesses observations of `space`; made with `(space, options)`.
 
@@ -437,7 +443,7 @@ def get_preprocessor(space: spaces.Space[Any]) -> type[Preprocessor]:
         if isinstance(space, types):
             return preprocessor
     if isinstance(space, spaces.Box):
-        if space.shape == ATARI_OBS_SHAPE:
+        if space.shape == ATARI_OBS_SHAPE and _holds_pixels(space):
             return GenericPixelPreprocessor
         if space.shape == ATARI_RAM_OBS_SHAPE and space.dtype == np.uint8:
             return AtariRamPreprocessor

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from rlframe.data.column_dict import trajectory_ends
 from rlframe.data.columns import ACTION_LOGP, ACTION_PROB, DONES, EPS_ID, N_STEPS, REWARDS, TERMINATEDS
-from rlframe.data.nested import check_lengths
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.episode_file import forms_of
 from rlframe.offline.episode_reader import EpisodeReader, PoliciesReader
@@ -109,7 +108,6 @@ class _ArrayWriter(OutputWriter):
                 "wanted --format parquet or json"
             )
         numbers = {name: column for name, column in sample_batch.items() if isinstance(column, np.ndarray)}
-        check_lengths(numbers)
         self._batches.append(SampleBatch({name: c for name, c in numbers.items() if c.dtype.kind in "biuf"}))
 
     def close(self) -> None:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from rlframe.data.columns import AGENT_INDEX, DONES, INFOS, TERMINATEDS, TRUNCATEDS
 from rlframe.data.compression import unpack_leaf
-from rlframe.data.nested import check_lengths
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.array_pickles import MOST_BYTES, array_of_pickle, decompress_lz4
 from rlframe.utils.errors import DataError
@@ -211,11 +210,9 @@ def _batch_of(columns: Any) -> SampleBatch:
         except (ValueError, TypeError) as error:
             raise DataError(f"column {name!r}: {error}") from error
     try:
-        batch = SampleBatch(made)
-        check_lengths(batch)
+        return SampleBatch(made)
     except ValueError as error:
         raise DataError(str(error)) from error
-    return batch
 
 
 def _column_of(name: str, values: Any) -> Any:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection
 from typing import IO, Any
 
-from rlframe.data.nested import check_lengths
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.io_context import IOContext
 from rlframe.offline.json_format import saying, to_line
@@ -56,12 +55,9 @@ class JsonWriter(OutputWriter):
 
         Raises:
             DataError: If it holds what JSON has no form for; nothing is written then.
-            ValueError: If its columns have different numbers of rows.
         """
         if not sample_batch.count:
             return
-        for part in sample_batch.policy_batches.values():
-            check_lengths(part)
         told = sample_batch if self._normalized is None else saying(sample_batch, self._normalized)
         line = f"{to_line(told, self.compress_columns)}\n".encode()
         if self.cur_file is None:

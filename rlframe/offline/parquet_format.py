@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rlframe.data.column_dict import is_per_sequence, trajectory_ends
 from rlframe.data.columns import AGENT_INDEX, DONES, EPS_ID, SEQ_LENS
 from rlframe.data.compression import unpack_leaf
-from rlframe.data.nested import Column, check_lengths
+from rlframe.data.nested import Column
 from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
 from rlframe.offline.episode_file import (
     OTHERS_NAMES,
@@ -233,7 +233,6 @@ class _GroupedRows:
 
     def add(self, flat: dict[str, NDArray[Any]]) -> None:
         """Takes rows, and writes the groups that are full."""
-        check_lengths(flat)
         forms = forms_of(flat)
         if not self._forms:
             self._forms = forms

@@ -48,6 +48,19 @@ class VariableNumber(float):
             self._policy.set_learning_rate(number)
         return number
 
+    def assign_add(self, delta: Any) -> float:
+        """Adds to the policy's number; see `assign`."""
+        return self.assign(self + float(delta))
+
+    def assign_sub(self, delta: Any) -> float:
+        """Takes away from the policy's number; see `assign`."""
+        return self.assign(self - float(delta))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Computes with the plain number, whose product with float32 is float32; NumPy takes a subclass for float64."""
+        plain = (float(each) if isinstance(each, VariableNumber) else each for each in inputs)
+        return getattr(ufunc, method)(*plain, **kwargs)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return float, (float(self),)
 
@@ -74,7 +87,8 @@ class ShownAsVariable:
             value = vars(policy)[self._name]
         except KeyError:
             raise AttributeError(f"{type(policy).__name__!r} object has no attribute {self._name!r}") from None
-        return VariableNumber.of(policy, self._name, value) if isinstance(value, (int, float)) else value
+        number = isinstance(value, (int, float, np.number))
+        return VariableNumber.of(policy, self._name, float(value)) if number else value
 
     def __set__(self, policy: Any, value: Any) -> None:
         vars(policy)[self._name] = float(value) if isinstance(value, VariableNumber) else value

@@ -1,6 +1,7 @@
 """How RLlib's SAC, DDPG and CQL step in TensorFlow, for policies that programs make of functions by `build_tf_policy`.
 
-A policy that derives from `SACTFPolicy`, `DDPGTFPolicy` or `CQLTFPolicy` has its own optimisers; these are for a loss
+Their optimisers are the policy's, but not of its state: as in RLlib, a restored policy begins with fresh moments. A
+policy that derives from `SACTFPolicy`, `DDPGTFPolicy` or `CQLTFPolicy` has its own optimisers; these are for a loss
 that leaves its parts in the policy (`actor_loss`, `critic_loss`, `alpha_loss`, `alpha_prime_loss`), on a model with
 `policy_variables()`, `q_variables()` and what SAC's adds.
 """
@@ -119,6 +120,7 @@ def sac_gradients(policy: Any, optimizer: Any, loss: Tensor) -> Gradients:
         loss: The sum; not read.
     """
     del loss
+    _refuse_several_devices(policy)
     model, losses = policy.model, policy.critic_loss
     critics = _parts(model.q_variables(), len(losses))
     policy._actor_grads_and_vars = _clipped(policy, optimizer, policy.actor_loss, model.policy_variables())
@@ -152,6 +154,7 @@ def ddpg_gradients(policy: Any, optimizer: Any, loss: Tensor) -> Gradients:
         loss: The sum; not read.
     """
     del loss
+    _refuse_several_devices(policy)
     model = policy.model
     policy._actor_grads_and_vars = _clipped(policy, optimizer, policy.actor_loss, model.policy_variables())
     policy._critic_grads_and_vars = _clipped(policy, optimizer, policy.critic_loss, model.q_variables())
@@ -159,13 +162,13 @@ def ddpg_gradients(policy: Any, optimizer: Any, loss: Tensor) -> Gradients:
 
 
 def sac_step(policy: Any, optimizer: Any, grads_and_vars: Gradients) -> None:
-    """Steps actor, critics and α by what `sac_gradients` left in the policy; an `apply_gradients_fn`."""
-    del optimizer, grads_and_vars
-    critics = policy._critic_optimizer
-    policy._actor_optimizer.apply_gradients(policy._actor_grads_and_vars)
-    for each, pairs in zip(critics, _parts(policy._critic_grads_and_vars, len(critics)), strict=True):
-        each.apply_gradients(pairs)
-    policy._alpha_optimizer.apply_gradients(policy._alpha_grads_and_vars)
+    """Steps actor, critics and α by their gradients, each by its own optimiser; an `apply_gradients_fn`."""
+    del optimizer
+    model, critics = policy.model, policy._critic_optimizer
+    policy._actor_optimizer.apply_gradients(_of(grads_and_vars, model.policy_variables()))
+    for each, variables in zip(critics, _parts(model.q_variables(), len(critics)), strict=True):
+        each.apply_gradients(_of(grads_and_vars, variables))
+    policy._alpha_optimizer.apply_gradients(_of(grads_and_vars, [model.log_alpha]))
     policy.global_step.assign_add(1)
 
 
@@ -173,21 +176,37 @@ def cql_step(policy: Any, optimizer: Any, grads_and_vars: Gradients) -> None:
     """Steps as `sac_step`, and with `lagrangian` log α′; an `apply_gradients_fn`."""
     sac_step(policy, optimizer, grads_and_vars)
     if policy.config["lagrangian"]:
-        policy._alpha_prime_optimizer.apply_gradients(policy._alpha_prime_grads_and_vars)
+        policy._alpha_prime_optimizer.apply_gradients(_of(grads_and_vars, [policy.model.log_alpha_prime]))
 
 
 def ddpg_step(policy: Any, optimizer: Any, grads_and_vars: Gradients) -> None:
     """Steps the critics, and the actor with every `policy_delay`-th step; an `apply_gradients_fn`."""
-    del optimizer, grads_and_vars
+    del optimizer
+    model = policy.model
 
     def step_actor() -> Tensor:
-        policy._actor_optimizer.apply_gradients(policy._actor_grads_and_vars)
+        policy._actor_optimizer.apply_gradients(_of(grads_and_vars, model.policy_variables()))
         return tf.constant(True)
 
     due = tf.equal(tf.math.floormod(policy.global_step, policy.config["policy_delay"]), 0)
     tf.cond(due, step_actor, lambda: tf.constant(False))
-    policy._critic_optimizer.apply_gradients(policy._critic_grads_and_vars)
+    policy._critic_optimizer.apply_gradients(_of(grads_and_vars, model.q_variables()))
     policy.global_step.assign_add(1)
+
+
+def _refuse_several_devices(policy: Any) -> None:
+    """Raises a ConfigError where each device has a share of the batch: the losses in the policy are the last one's."""
+    if len(policy.devices) > 1:
+        raise ConfigError(
+            f"num_gpus: got {len(policy.devices)} devices for a policy that is made of functions and steps each part "
+            "by a loss of its own; wanted one, or a policy that derives from SACTFPolicy, DDPGTFPolicy or CQLTFPolicy"
+        )
+
+
+def _of(grads_and_vars: Gradients, variables: Sequence[Any]) -> Gradients:
+    """Returns the pairs of some variables."""
+    wanted = {id(variable) for variable in variables}
+    return [pair for pair in grads_and_vars if id(pair[1]) in wanted]
 
 
 def _parts(items: Sequence[Any], count: int) -> list[list[Any]]:

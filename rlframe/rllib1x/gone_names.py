@@ -44,16 +44,21 @@ MODULES = frozenset({"numpy", "collections", *(name.partition(".")[0] for name i
 
 _WORDS = "|".join(sorted({*_OF_NUMPY, *_NUMBERS_OF_NUMPY, *_ABSTRACT, *(name.rpartition(".")[2] for name in _TOLD)}))
 _ANY_MODULE = "|".join(sorted(MODULES))
+_UNSEEN = re.compile(r"#[^\n]*|\\\n")  # comments, and ends of lines that go on
 _ALIAS = re.compile(rf"\b(?:{_ANY_MODULE})[ \t]+as[ \t]+(\w+)")
 _ELSEWHERE = re.compile(
-    rf"\bcopy\s*=\s*False\b|\bfrom\s+(?:{_ANY_MODULE})\s+import\b(?:\s*\([^)]*|(?:\\\n|[^\n])*)\b(?:{_WORDS})\b"
+    rf"\bcopy\s*=\s*False\b|\bfrom\s+(?:{_ANY_MODULE})\s+import\b(?:\s*\([^)]*|[^\n]*)\b(?:{_WORDS})\b"
 )
 
 
 def mentioned_in(text: str) -> bool:
     """Returns whether there may be a name to rewrite or to tell of in a program; a look that takes no parsing."""
+    return any(map(_mentioned, (text, _UNSEEN.sub(" ", text))))  # a text in quotes may have what looks like a comment
+
+
+def _mentioned(text: str) -> bool:
     named = "|".join(sorted({"np", *MODULES, *_ALIAS.findall(text)}))
-    attribute = rf"\b(?:{named})[\s\\]*\.[\s\\]*(?:{_WORDS})\b"
+    attribute = rf"\b(?:{named})\s*\.\s*(?:{_WORDS})\b"
     return re.search(attribute, text) is not None or _ELSEWHERE.search(text) is not None
 
 

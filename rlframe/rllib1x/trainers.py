@@ -84,8 +84,8 @@ def update_kl(trainer: Any, fetches: Mapping[str, Any]) -> None:
         fetches: By policy id, learner infos with the mean divergence, in nats; or one policy's own.
     """
     local = trainer.workers.local_worker()
-    infos = {next(iter(local.policy_map)): fetches} if LEARNER_STATS_KEY in fetches or "kl" in fetches else fetches
-    for policy_id, info in infos.items():
+    by_policy = {name: info for name, info in fetches.items() if name in local.policy_map and isinstance(info, Mapping)}
+    for policy_id, info in (by_policy or {next(iter(local.policy_map)): fetches}).items():
         kl = info.get(LEARNER_STATS_KEY, info).get("kl")
         if kl is not None:
             local.policy_map[policy_id].update_kl(kl)

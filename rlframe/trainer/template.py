@@ -98,7 +98,9 @@ class StepHooks:
         """Runs one iteration; what `after_train_result` writes into the result is reported."""
         self._call("before_train_step")
         result: dict[str, Any] = super().step()  # type: ignore[misc]  # the trainer's behind the mixin
-        self._call("after_optimizer_step", _fetches(result.get("info", {}).get("learner", {})))
+        if "after_optimizer_step" in self._step_hooks:
+            learner = result.get("info", {}).get("learner", {})
+            self._call("after_optimizer_step", _fetches(learner))
         self._call("after_train_result", result)
         return result
 
@@ -110,9 +112,12 @@ class StepHooks:
 
 def _fetches(learner: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what RLlib 0.8's optimizers told: statistics by policy, or those of the only one; and infos besides."""
-    by_policy = {policy_id: {**info, **info.get("learner_stats", {})} for policy_id, info in learner.items()}
-    only = by_policy.get("default_policy", {}) if len(by_policy) == 1 else {}
-    return {**by_policy, **only}
+    by_policy = {
+        policy_id: {**info, **(info.get("learner_stats") or {})} if isinstance(info, Mapping) else info
+        for policy_id, info in learner.items()
+    }
+    only = by_policy.get("default_policy") if len(by_policy) == 1 else None
+    return {**by_policy, **(only if isinstance(only, Mapping) else {})}
 
 
 def _renamed(arguments: Mapping[str, Any]) -> dict[str, Any]:

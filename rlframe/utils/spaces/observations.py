@@ -20,8 +20,14 @@ _LOGGER = logging.getLogger("rlframe")
 _TOLD: set[str] = set()
 
 
-class _OutOfBoundsError(EnvError):
-    """A float is beyond the bounds of its space."""
+class _Lenient(str):
+    """Where an observation is from whose floats may leave their bounds.
+
+    Attributes:
+        faults: What is to be said of those that do.
+    """
+
+    faults: list[str]
 
 
 def check_observation(obs: Any, space: spaces.Space[Any], where: str = "observation", *, name: str = "obs") -> Any:
@@ -58,15 +64,15 @@ def check_sampled(obs: Any, space: spaces.Space[Any], where: str, *, first: bool
         where: What is being checked; begins the message.
         first: Whether the episode begins with it: then it has to be within the bounds.
     """
-    try:
+    if first:
         return check_observation(obs, space, where)
-    except _OutOfBoundsError as error:
-        if first:
-            raise
-        if (told := str(space)) not in _TOLD:
-            _TOLD.add(told)
-            _LOGGER.warning("%s It is taken as it is, and not said again.", error)
-        return obs
+    lenient = _Lenient(where)
+    lenient.faults = []
+    taken = check_observation(obs, space, lenient)
+    if lenient.faults and (space_text := str(space)) not in _TOLD:
+        _TOLD.add(space_text)
+        _LOGGER.warning("%s It is taken as it is, and not said again.", lenient.faults[0])
+    return taken
 
 
 def fits_space(obs: Any, space: spaces.Space[Any]) -> bool:
@@ -255,9 +261,12 @@ def _into_bounds(array: _Array, low: _Array, high: _Array, where: str, path: str
         return np.asarray(np.clip(array, low, high))
     index = _first(bad)
     below = bool(array[index] < low[index])
-    fault = _OutOfBoundsError if array.dtype.kind == "f" else EnvError
-    raise fault(
+    fault = (
         f"{where}: {_element(path, index)} is {array[index]}, {'below' if below else 'above'} its bound "
         f"{(low if below else high)[index]} (dtype {array.dtype}){_more(bad)}. "
         "Clip the value in the environment, or widen the bounds of its space."
     )
+    if isinstance(where, _Lenient) and array.dtype.kind == "f":
+        where.faults.append(fault)
+        return array
+    raise EnvError(fault)

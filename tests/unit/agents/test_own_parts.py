@@ -4,6 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
+from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.dqn.q_policy import q_output
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.data.sample_batch import SampleBatch
@@ -332,6 +333,13 @@ def test_a_model_that_asks_for_several_steps_as_obs_gets_them_wherever_it_is_cal
     actor = trainer.make_actor(explore=False)
     actor.reset()
     assert actor.act(batch["obs"][0]) in (0, 1)
+
+
+def test_a_loss_that_has_single_observations_alone_refuses_a_model_that_asks_for_several_as_obs():
+    ModelCatalog.register_custom_model("obs window", models_of_an_obs_window()["torch"]())
+    config = {"framework": "torch", "num_workers": 0, "learning_starts": 32, "timesteps_per_iteration": 64}
+    with pytest.raises(ConfigError, match=r"view_requirements\['obs'\].*not on new_obs, as DQN's"):
+        DQNTrainer({**config, "model": {"custom_model": "obs window"}}, env="CartPole-v1").train()
 
 
 class LooksBack:

@@ -133,6 +133,13 @@ def test_float_screens_are_scaled_as_pixels_unless_their_space_is_within_one(opt
     assert scaled.observation_space.contains(small)
 
 
+@pytest.mark.parametrize(("low", "high", "pixels"), [(0, 255, True), (-1, 1, True), (0, 1, True), (-3, 3, False),
+                                                      (0, 10, False), (-np.inf, np.inf, False)])  # fmt: skip
+def test_float_screens_of_other_scales_stay_as_they_are(low, high, pixels):
+    kind = get_preprocessor(spaces.Box(low, high, (210, 160, 3), np.float32))
+    assert kind is (GenericPixelPreprocessor if pixels else NoPreprocessor)
+
+
 @pytest.mark.parametrize("shape", [(50, 64, 3), (210, 160, 4), (210, 160)])
 def test_pixel_preprocessor_of_images_that_it_cannot_crop_says_what_it_takes(shape):
     with pytest.raises(UnsupportedSpaceException, match=r"wanted \(H, W, 3\) with over 50 rows"):

@@ -167,12 +167,6 @@ def test_a_line_that_is_no_batch_is_told_with_its_file(line, says, tmp_path):
             JsonReader(str(path)).next()
 
 
-def test_a_batch_of_unequal_rows_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="obs: 2, rewards: 3"):
-        write(tmp_path, [SampleBatch({"obs": np.zeros(2), "rewards": np.zeros(3)})])
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_last_line_that_is_cut_short_is_left_out(tmp_path, caplog):
     line = to_line(make_batch())
     (tmp_path / "data.json").write_text(f"{line}\n{line[:50]}")

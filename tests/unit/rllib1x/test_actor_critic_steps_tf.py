@@ -106,6 +106,23 @@ def test_each_gradient_is_clipped_by_its_norm():
     assert max(norms) == pytest.approx(1e-3, rel=1e-5)
 
 
+def test_gradients_that_are_computed_and_applied_apart_step_as_learning_does():
+    rates = {"actor_learning_rate": 1e-3, "critic_learning_rate": 2e-3, "entropy_learning_rate": 3e-3}
+    policy = sac_of_functions(losses_of_sac, optimization=rates)
+    before = policy.get_weights()
+    policy.apply_gradients(policy.compute_gradients(rows_to_learn_from())[0])
+    after = policy.get_weights()
+    moved = {name: float(np.abs(after[name] - before[name]).max()) for name in before}
+    assert max(size for name, size in moved.items() if name.startswith("q_net")) == pytest.approx(2e-3, rel=1e-2)
+    assert int(policy.global_step) == 1
+
+
+def test_shares_of_several_devices_are_refused():
+    policy = sac_of_functions(losses_of_sac, num_gpus=2, _fake_gpus=True)
+    with pytest.raises(ConfigError, match=r"num_gpus: got 2 devices"):
+        policy.learn_on_batch(rows_to_learn_from())
+
+
 def test_a_policy_of_ddpgs_functions_delays_its_actor():
     from rlframe.agents.ddpg import ddpg_tf_policy as ddpg
     from rlframe.policy.tf_policy_template import build_tf_policy

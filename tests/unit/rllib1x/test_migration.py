@@ -419,6 +419,8 @@ def test_files_with_nothing_to_rewrite_are_not_parsed(helper):
         ),
         ("import collections\nx = collections . Mapping\n", "import collections\nx = collections.abc . Mapping\n"),
         ("import numpy\nx = numpy.array(y, copy = False)\n", "import numpy\nx = numpy.asarray(y)\n"),
+        ("import numpy \\\n  as n\nx = n.float(1)\n", "import numpy \\\n  as n\nx = float(1)\n"),
+        ("import numpy as np\nx = '#', np.float(1)\n", "import numpy as np\nx = '#', float(1)\n"),
     ],
 )
 def test_names_that_are_gone_are_found_however_a_helper_writes_them(program, after):

@@ -105,3 +105,27 @@ def test_gradients_of_workers_are_applied_as_they_come():
     )
     config = {"num_workers": 0, "framework": "torch", "rollout_fragment_length": 20, "timesteps_per_iteration": 40}
     assert old({**config, "min_iter_time_s": 0}, env="CartPole-v1").train()["info"]["num_steps_trained"] >= 40
+
+
+def test_learner_infos_that_are_no_dicts_are_handed_on_and_the_penalty_is_that_of_the_policy_that_was_trained():
+    from types import SimpleNamespace
+
+    from rlframe.agents.ppo.ppo import update_kl
+    from rlframe.trainer.template import _fetches
+
+    assert _fetches({"loss": 0.5, "default_policy": {"learner_stats": None}}) == {
+        "loss": 0.5, "default_policy": {"learner_stats": None},
+    }  # fmt: skip
+    told = []
+
+    class Policy:
+        def __init__(self, name):
+            self.name = name
+
+        def update_kl(self, kl):
+            told.append((self.name, kl))
+
+    policies = {name: Policy(name) for name in ("opponent", "default_policy")}
+    trainer = SimpleNamespace(workers=SimpleNamespace(local_worker=lambda: SimpleNamespace(policy_map=policies)))
+    update_kl(trainer, _fetches({"default_policy": {"learner_stats": {"kl": 0.5}}}))
+    assert told == [("default_policy", 0.5)]

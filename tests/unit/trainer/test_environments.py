@@ -95,6 +95,24 @@ def test_observations_that_leave_their_bounds_later_are_warned_of_once_and_taken
     assert "obs[1] is 7000000.0" in told[0]
 
 
+def test_what_else_is_wrong_with_an_observation_that_leaves_its_bounds_is_an_error():
+    class Leaving(gym.Env):
+        observation_space = gym.spaces.Dict(a=gym.spaces.Box(-1, 1, (2,)), b=gym.spaces.Box(0, 10, (1,), np.int32))
+        action_space = gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            self.steps = 0
+            return {"a": np.zeros(2, np.float32), "b": np.zeros(1, np.int32)}, {}
+
+        def step(self, action):
+            self.steps += 1
+            b = np.array([99 if self.steps == 5 else 1], np.int32)
+            return {"a": np.full(2, 0.5 * self.steps, np.float32), "b": b}, 0.0, self.steps == 9, False, {}
+
+    with pytest.raises(EnvError, match=r'obs\["b"\]\[0\] is 99, above its bound 10'):
+        make(Leaving).train()
+
+
 def test_float64_observations_are_cast():
     class Doubles(Counting):
         def _obs(self):

@@ -172,6 +172,9 @@ def test_torch_multi_action_takes_rllib_s_arguments():
         torch.zeros(4, 3), None, child_distributions=children, input_lens=[1, 2], action_space=space
     )
     assert dist.sample()["b"].shape == (4,)
+    for widths in (np.array([1, 2]), (width for width in (1, 2))):
+        given = {"child_distributions": children, "input_lens": widths, "action_space": space}
+        assert TorchMultiActionDistribution(torch.zeros(4, 3), None, **given).input_lens == [1, 2]
     with pytest.raises(ValueError, match=r"needs action_space=, or structure="):
         TorchMultiActionDistribution(torch.zeros(4, 3), child_distributions=children, input_lens=[1, 2])
 
