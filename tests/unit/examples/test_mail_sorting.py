@@ -1,5 +1,8 @@
 """The mail-sorting game: PettingZoo's contract, its rules worked by hand, and boards that cannot be."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -128,16 +131,28 @@ def test_the_game_is_shown_as_text_and_as_a_picture():
     assert len(ACTIONS) == 5
 
 
-def test_the_game_is_shown_in_a_window(monkeypatch):
-    pygame = pytest.importorskip("pygame", reason="pygame is not installed: pip install 'rlframe[multiagent]'")
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    made = game(render_mode="human")
-    made.step(RIGHT)
-    shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
-    made.render_mode = "rgb_array"
-    np.testing.assert_array_equal(shown, made.render())
-    made.close()
-    assert pygame.display.get_surface() is None
+_IN_A_WINDOW = """
+import numpy as np
+import pygame
+from rlframe.examples.env.mail_sorting import MailSorting
+
+made = MailSorting(num_players=1, render_mode="human")
+made.reset(seed=0)
+made.step(4)
+shown = pygame.surfarray.array3d(pygame.display.get_surface()).swapaxes(0, 1)
+made.render_mode = "rgb_array"
+np.testing.assert_array_equal(shown, made.render())
+made.close()
+assert pygame.display.get_surface() is None
+"""
+
+
+def test_the_game_is_shown_in_a_window():
+    """In a process of its own: where TensorFlow is loaded, opening a window may end it in TensorFlow's LLVM."""
+    pytest.importorskip("pygame", reason="pygame is not installed: pip install 'rlframe[multiagent]'")
+    env = {**os.environ, "SDL_VIDEODRIVER": "dummy"}
+    done = subprocess.run([sys.executable, "-c", _IN_A_WINDOW], env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_same_seed_gives_the_same_game():
