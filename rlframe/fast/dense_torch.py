@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 FloatArray: TypeAlias = NDArray[np.float32]
+
+VARIANCE = partial(torch.var, unbiased=False)
 
 #: Width below which MKL is slow on AMD's processors, and multiplications from which on NumPy is worth its call there.
 NARROW, WORTH_NARROW = 16, 1 << 18
@@ -354,10 +357,16 @@ class DenseActorCritic:
             self._trunk.backward(trunk, by_features + by_value_features, input_grad=False)
 
 
-def explained_variance(targets: Tensor, values: Tensor) -> Tensor:
-    """Returns 1 − Var(R − V) / Var(R), a scalar in [−1, 1]; −1 for targets without variance."""
-    variance = targets.var(unbiased=False)
-    explained = 1.0 - (targets - values).var(unbiased=False) / variance.clamp(min=1e-12)
+def explained_variance(targets: Tensor, values: Tensor, var: Callable[[Tensor], Tensor] = VARIANCE) -> Tensor:
+    """Returns 1 − Var(R − V) / Var(R), a scalar in [−1, 1]; −1 for targets without variance.
+
+    Args:
+        targets: R, float `[B]`.
+        values: V, float `[B]`.
+        var: Takes the variance of floats `[B]` over the rows that count.
+    """
+    variance = var(targets)
+    explained = 1.0 - var(targets - values) / variance.clamp(min=1e-12)
     return torch.where(variance > 0, explained, -1.0).clamp(min=-1.0)
 
 

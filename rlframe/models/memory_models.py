@@ -139,6 +139,13 @@ class MemoryBehind(LayerOwner, SequenceModel):
         if seq_lens is None:
             raise ValueError(f"the {self._kind} needs seq_lens, the lengths of the sequences; got None")
         parts = [ops.flat_rows(self.inner.forward(input_dict, [], None)[0])]
+        width = parts[0].shape[1]  # a tensor, or None, where it is traced
+        # oneDNN's LSTM would read beyond its weights without a word.
+        if isinstance(width, int) and width != self.inner.num_outputs:
+            raise ValueError(
+                f"the model in front of the {self._kind} gave rows of {width} numbers and has num_outputs "
+                f"{self.inner.num_outputs}: set self.num_outputs to the width of what its forward() returns"
+            )
         if self._actions:
             parts.append(encode_steps(input_dict[columns[0]], self._encoding, self._actions))
         if self._rewards:

@@ -32,6 +32,8 @@ from rlframe.models.modelv2 import ModelV2
 from rlframe.policy.parts import LossOutput
 from rlframe.policy.torch.fused import FusedLoss
 
+_MOMENTS = "_popart_moments"
+
 
 class DenseVTraceGradients(FusedLoss):
     """Fills the gradients of IMPALA's loss for an actor that chooses and values of dense layers.
@@ -60,6 +62,19 @@ class DenseVTraceGradients(FusedLoss):
         plain = type(policy.model).custom_loss is ModelV2.custom_loss
         return bool(plain and policy.numpy_dist is Categorical and policy._flat_parameters is not None)
 
+    def host_state(self) -> tuple[Any, ...] | None:
+        """Returns the coefficients; None where some are tensors."""
+        policy, config = self._policy, self._policy.config
+        coefficients = (config[key] for key in ("behaviour_kl_coeff", "vf_loss_coeff"))
+        numbers = (*coefficients, policy.entropy_coeff)
+        plain = all(isinstance(number, int | float) for number in numbers)
+        return (*numbers, *vtrace_options(policy).values()) if plain else None
+
+    def inputs(self) -> dict[str, Tensor]:
+        """Returns PopArt's μ and σ, float `[2]`."""
+        policy = self._policy
+        return {_MOMENTS: torch.tensor([policy.value_mean, policy.value_std], device=policy.device)}
+
     @torch.no_grad()
     def __call__(self, batch: SampleBatch) -> Tensor:
         """Fills the gradients, has the policy keep the statistics, and returns the loss, a scalar."""
@@ -67,9 +82,10 @@ class DenseVTraceGradients(FusedLoss):
         outputs = self._networks.forward(batch[OBS])
         _, head, values = outputs
         dist = Choices(head[-1], batch[ACTIONS], None)
-        value = values[-1].squeeze(1)
+        value, moments = values[-1].squeeze(1), batch.get(_MOMENTS)
+        value_mean, value_std = (policy.value_mean, policy.value_std) if moments is None else moments
         if policy.popart.normalizes:
-            value = value * policy.value_std + policy.value_mean
+            value = value * value_std + value_mean
         targets, advantages, counts = _vtrace(batch, dist.logp, value, **vtrace_options(policy))
         mean, weights = _mean_over(counts, value)
         if policy.scales_advantages:
@@ -78,7 +94,7 @@ class DenseVTraceGradients(FusedLoss):
         beyond = (log_ratio - math.log(MOST_RATIO)).clamp(min=0.0)
         bounded = (log_ratio - beyond).exp()
         behaviour_kl = mean(bounded * (1.0 + beyond) - 1.0 - log_ratio)
-        errors = (value - targets) / policy.value_std
+        errors = (value - targets) / value_std
         policy_loss, entropy, vf_loss = -mean(dist.logp * advantages), mean(dist.entropy), 0.5 * mean(errors.square())
         kl_coeff, vf_coeff = config["behaviour_kl_coeff"], config["vf_loss_coeff"]
         total: Tensor = policy_loss - policy.entropy_coeff * entropy + kl_coeff * behaviour_kl + vf_coeff * vf_loss
@@ -88,10 +104,10 @@ class DenseVTraceGradients(FusedLoss):
             "vf_loss": vf_loss,
             "entropy": entropy,
             "behaviour_kl": behaviour_kl,
-            "vf_explained_var": explained_variance(*(x if counts is None else x[counts] for x in (targets, value))),
+            "vf_explained_var": explained_variance(targets, value, lambda of: mean((of - mean(of)).square())),
         }
         if policy.popart.normalizes:
-            spread = mean(((targets - policy.value_mean) / policy.value_std).square())
+            spread = mean(((targets - value_mean) / value_std).square())
             stats |= {"vf_target_mean": mean(targets), "vf_target_spread": spread}
         policy.keep_output(LossOutput(total, stats))
         by_outputs = dist.gradient(kl_coeff * (bounded - 1.0) - advantages, -policy.entropy_coeff, 0.0)
@@ -129,9 +145,10 @@ def _vtrace(
     rho, pg_rho = (ratios if most is None else ratios.clamp(max=most) for most in (clip_rho, clip_pg_rho))
     goes_on, rewards = (~ends).to(values.dtype), batch[REWARDS]
     decays = discounts * lambda_ * ratios.clamp(max=1.0) * goes_on
-    decays[-1] = 0.0  # what comes round from the front
+    decays[-1].zero_()  # what comes round from the front
     corrections, reach = rho * (rewards + discounts * values_next - values), 1
-    while reach < len(corrections) and bool(decays.any()):  # each pass adds what lies twice as far ahead
+    on_gpu = decays.is_cuda  # where asking for what is left waits for the device longer than all passes take
+    while reach < len(corrections) and (on_gpu or bool(decays.any())):  # each adds what lies twice as far ahead
         corrections = corrections + decays * corrections.roll(-reach)
         decays = decays * decays.roll(-reach)
         reach *= 2

@@ -49,6 +49,7 @@ class CapturedLoss:
         host = self.fused.host_state()
         if host is None:
             return self.fused(batch)
+        batch = SampleBatch.from_columns({**batch, **self.fused.inputs()})
         tensors = {name: column for name, column in batch.items() if isinstance(column, Tensor)}
         key = (host, *((name, column.shape, column.dtype) for name, column in tensors.items()))
         graph = self._graphs.get(key)

@@ -56,6 +56,10 @@ class FusedLoss:
         """
         return None
 
+    def inputs(self) -> dict[str, Any]:
+        """Returns what else it computes with and changes with every step, as tensors that a graph gets as columns."""
+        return {}
+
     def __call__(self, batch: SampleBatch) -> Any:
         """Fills the gradients, has the policy keep its statistics, and returns the loss, or losses by optimiser.
 

@@ -380,10 +380,11 @@ def test_a_distribution_may_ask_for_outputs_of_a_shape():
             nn.Module.__init__(self)
             TorchModelV2.__init__(self, obs_space, action_space, num_outputs, model_config, name)
             self.layer, self.value = nn.Linear(3, 2), nn.Linear(3, 1)
+            self.num_outputs = num_outputs or 2  # none are asked for in front of an LSTM
 
         def forward(self, input_dict, state, seq_lens):
             self.obs = input_dict["obs_flat"].float()
-            made = self.layer(self.obs)  # in front of an LSTM, whatever the width
+            made = self.layer(self.obs)
             return made.reshape(-1, *self.num_outputs) if np.ndim(self.num_outputs) else made, state
 
         def value_function(self):

@@ -258,6 +258,23 @@ def test_get_model_v2_puts_heads_of_an_algorithm_on_a_memory(key):
     assert not hasattr(model.heads, "value")
 
 
+@pytest.mark.parametrize("key", ["use_lstm", "use_attention"])
+def test_model_in_front_of_a_memory_that_is_not_as_wide_as_it_says_is_refused(key):
+    class Narrow(TorchModelV2, nn.Module):
+        def __init__(self, obs_space, action_space, num_outputs, model_config, name):
+            nn.Module.__init__(self)
+            super().__init__(obs_space, action_space, num_outputs, model_config, name)
+            self.layer = nn.Linear(3, 2)
+
+        def forward(self, input_dict, state, seq_lens):
+            return self.layer(input_dict["obs_flat"]), state
+
+    model = ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"custom_model": Narrow, key: True}, "torch")
+    states = [torch.as_tensor(state)[None] for state in model.get_initial_state()]
+    with pytest.raises(ValueError, match=r"gave rows of 2 numbers and has num_outputs 3: set self\.num_outputs"):
+        model({"obs": torch.zeros(1, 3), "seq_lens": torch.tensor([1])}, states)
+
+
 def test_get_model_v2_with_both_memories_is_refused():
     with pytest.raises(ValueError, match=r"use_lstm and model\.use_attention are both on"):
         ModelCatalog.get_model_v2(OBS, ACTIONS, 2, {"use_lstm": True, "use_attention": True})

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from rlframe.agents.dqn.dqn import DQNTrainer
+from rlframe.agents.impala import ImpalaTrainer
 from rlframe.agents.sac import SACTrainer
 from rlframe.policy.torch import captured
 from rlframe.policy.torch.transfers import download, upload
@@ -41,9 +42,11 @@ def test_results_arrive_as_floats_and_arrays_and_what_is_no_tensor_stays():
     assert download({"latency": 0.5}, CPU) == {"latency": 0.5}
 
 
+REPLAY = {"rollout_fragment_length": 1, "learning_starts": 64, "train_batch_size": 32, "timesteps_per_iteration": 200}
 CASES = {
-    "SAC": (SACTrainer, "Pendulum-v1", {"rollout_fragment_length": 1, "learning_starts": 64, "train_batch_size": 32}),
-    "DQN": (DQNTrainer, "CartPole-v1", {"rollout_fragment_length": 1, "learning_starts": 64, "train_batch_size": 32}),
+    "SAC": (SACTrainer, "Pendulum-v1", REPLAY),
+    "DQN": (DQNTrainer, "CartPole-v1", REPLAY),
+    "IMPALA": (ImpalaTrainer, "CartPole-v1", {"rollout_fragment_length": 20, "train_batch_size": 60}),
 }
 
 
@@ -56,12 +59,13 @@ def trained(case, monkeypatch, calls):
         "num_workers": 0,
         "num_gpus": 1,
         "seed": 0,
-        "timesteps_per_iteration": 200,
         "min_iter_time_s": 0,
     }
     trainer = trainer_class(config, env=env)
-    result = trainer.train()
     policy = trainer.get_policy()
+    result = trainer.train()
+    while policy.num_updates < 30:
+        result = trainer.train()
     told = result["info"]["learner"]["default_policy"]["learner_stats"]
     made = policy.get_weights(), told, len(policy.without_autograd._graphs)
     trainer.stop()
@@ -89,6 +93,9 @@ class Scaled:
 
     def host_state(self):
         return (self.factor,) if self.captured else None
+
+    def inputs(self):
+        return {}
 
     def __call__(self, batch):
         return batch["x"].sum() * self.factor
