@@ -19,8 +19,8 @@ def import_tensorflow_quietly() -> Any:
     Setting the environment variable TF_CPP_MIN_LOG_LEVEL to 0, 1 or 2 before (as `log_level: DEBUG` does) keeps the
     messages. The variable alone does not silence what is written before TensorFlow's log is set up.
     """
-    # TensorFlow shares its LLVM's symbols with what is loaded later. A window that draws through Mesa's, as pygame's do by
-    # default, ends the process in a segmentation fault: such windows draw without OpenGL, unless the program says.
+    # TensorFlow shares its LLVM's symbols with what is loaded later. A window that draws through Mesa's, as pygame's do
+    # by default, ends the process in a segmentation fault: such windows draw without OpenGL, unless the program says.
     os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"]
