@@ -46,11 +46,8 @@ class PerturbedWeightsConfig(CommonConfig):
         model = self.model
         if self.batch_mode != "complete_episodes":
             yield f"batch_mode={self.batch_mode!r}: returns are those of whole episodes; set 'complete_episodes'"
-        if model.use_lstm or model.use_attention or model.custom_model:
-            yield (
-                "model: noise is added to the weights of dense networks; leave use_lstm, use_attention and "
-                "custom_model out, and say the network by fcnet_hiddens"
-            )
+        if model.use_lstm or model.use_attention:
+            yield "model: networks whose weights are searched have no memory; leave use_lstm and use_attention out"
         if self.eval_prob == 1:
             yield "eval_prob=1 plays all episodes without noise, and nothing is learned; take less"
 

@@ -1,4 +1,4 @@
-"""Policies whose weights are searched by noise, an episode at a time: acting, returns and noise, in NumPy."""
+"""Policies whose weights are searched by noise, an episode at a time: acting, returns and noise."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from rlframe.agents.families.perturbed_networks import DenseNetwork, FrameworkNetwork
 from rlframe.data.columns import EPS_ID, OBS, REWARDS
 from rlframe.data.sample_batch import SampleBatch
-from rlframe.models.catalog import default_network
-from rlframe.models.fcnet_spec import fcnet_spec
 from rlframe.models.numpy_dists import numpy_dist_for
-from rlframe.models.recurrent_actor import make_actor
-from rlframe.models.spec import Dense, Layer
+from rlframe.models.spec import Layer
 from rlframe.policy.inference import Acted, Columns, Inference, NumpyInference, Outputs, Wanted
 from rlframe.policy.parts import Component
 from rlframe.policy.policy import Policy
-from rlframe.utils.errors import ConfigError, NonFiniteError
+from rlframe.utils.errors import NonFiniteError
 from rlframe.utils.seeding import make_rng
 
 NOISE_PAIR, NOISE_SIGN = "noise_pair", "noise_sign"
@@ -120,9 +118,10 @@ class PerturbedInference(NumpyInference):
 
 
 class PerturbedPolicy(Policy):
-    """A dense network in NumPy whose weights are noisy for an episode at a time; subclasses say what they learn of it.
+    """A network whose weights are noisy for an episode at a time; subclasses say what they learn of it.
 
-    Discrete actions are drawn from the network's probabilities, continuous ones are its outputs.
+    Discrete actions are drawn from the network's probabilities, continuous ones are its outputs. The default network of
+    vectors acts in NumPy, those of images and nested observations and models of the user's own in their framework.
     """
 
     train_columns = (NOISE_PAIR, NOISE_SIGN)
@@ -130,37 +129,28 @@ class PerturbedPolicy(Policy):
     def __init__(self, observation_space: gym.Space[Any], action_space: gym.Space[Any], config: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, config)
         self._learn_hook: Callable[..., None] | None = None  # the worker sets it
-        if default_network(self.observation_space) != "fcnet":
-            raise ConfigError(
-                f"{type(self).__name__}: got observations of {self.observation_space}, wanted vectors, whose dense "
-                "network noise is added to; flatten them in an environment wrapper, or take PPO"
-            )
         self.dist_type = "deterministic" if isinstance(self.action_space, gym.spaces.Box) else None
-        self.numpy_dist, self.num_outputs = numpy_dist_for(self.action_space, self.dist_type)
+        self._network: DenseNetwork | FrameworkNetwork
+        if DenseNetwork.fits(self):
+            self.numpy_dist, self.num_outputs = numpy_dist_for(self.action_space, self.dist_type)
+            rng = make_rng(self._policy_seed, "weights", *self._agent_stream)
+            self._network = DenseNetwork(self.observation_space, self.num_outputs, self.config["model"], rng)
+        else:
+            self._network = FrameworkNetwork(self)
+            self.numpy_dist, self.num_outputs = self._network.numpy_dist, self._network.num_outputs
         self.exploration = self._create_exploration()
-        self._spec = fcnet_spec(self.num_outputs, {**self.config["model"], "free_log_std": False}, values=False)
-        self._arrays = self._initial_arrays(make_rng(self._policy_seed, "weights", *self._agent_stream))
+        self._arrays = self._network.arrays
         self.components["evaluated"] = self._evaluated = _Evaluated(int(self.config["report_length"]))
 
     def _built_in_inference(self) -> Inference:
         return PerturbedInference(self)
 
-    def _initial_arrays(self, rng: np.random.Generator) -> dict[str, Vector]:
-        made: dict[str, Vector] = {}
-        width = math.prod(self.observation_space.shape or ())
-        for layer in self._spec.outputs:
-            assert isinstance(layer, Dense)  # none else is in such networks
-            weights = layer.initial.draw(rng, int(layer.units or 0), width)
-            made[f"{layer.name}.weight"], made[f"{layer.name}.bias"] = weights
-            width = int(layer.units or 0)
-        return made
-
     # --- acting -----------------------------------------------------------------------------------------------
 
     @property
-    def acting_layers(self) -> tuple[Layer, ...]:
-        """The network's layers, whose weights are those of `get_weights`; exports read them."""
-        return self._spec.outputs
+    def acting_layers(self) -> tuple[Layer, ...] | None:
+        """The network's layers, whose weights are those of `get_weights`; exports read them. None for a model."""
+        return self._network.layers
 
     @property
     def noise_seed(self) -> int:
@@ -175,11 +165,11 @@ class PerturbedPolicy(Policy):
     def actor_with(self, perturbation: Perturbation) -> Any:
         """Returns the network with an episode's noise on its weights."""
         if perturbation.sign == 0:
-            return make_actor(self._spec.to_spec(), self._arrays)
+            return self._network.actor(self._arrays)
         flat = self.get_flat_weights() + np.float32(perturbation.sign * self.config["noise_stdev"]) * self.noise(
             perturbation.pair
         )
-        return make_actor(self._spec.to_spec(), self.unflattened(flat))
+        return self._network.actor(self.unflattened(flat))
 
     def with_action_noise(self, actions: Any, noisy: NDArray[np.bool_]) -> Any:
         """Returns continuous actions `[B, ...]` with `action_noise_std` on the rows that are `noisy`."""

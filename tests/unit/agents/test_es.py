@@ -3,6 +3,7 @@
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 
 from rlframe.agents.es import ARSTrainer, ESTrainer
 from rlframe.agents.es.es_policy import ARSPolicy, ESPolicy, centered_ranks
@@ -10,7 +11,9 @@ from rlframe.agents.families.perturbed_weights import Perturbation
 from rlframe.agents.registry import get_trainer_class
 from rlframe.data.sample_batch import SampleBatch
 from rlframe.env import MultiAgentEnv
+from rlframe.models.torch.torch_modelv2 import TorchModelV2
 from rlframe.utils.errors import ConfigError, NonFiniteError
+from tests.helpers.frameworks import FRAMEWORKS
 
 SMALL = {"seed": 3, "num_workers": 0, "min_iter_time_s": 0, "log_sys_usage": False, "rollout_fragment_length": 20,
          "model": {"fcnet_hiddens": [4]}}  # fmt: skip
@@ -186,7 +189,7 @@ def test_agents_search_for_themselves():
     ("cls", "overrides", "message"),
     [
         (ESTrainer, {"batch_mode": "truncate_episodes"}, "returns are those of whole episodes"),
-        (ESTrainer, {"model": {"use_lstm": True}}, "noise is added to the weights of dense networks"),
+        (ESTrainer, {"model": {"use_lstm": True}}, "networks whose weights are searched have no memory"),
         (ESTrainer, {"eval_prob": 1.0}, "nothing is learned"),
         (ESTrainer, {"return_proc_mode": "standardised"}, "return_proc_mode"),
     ],
@@ -196,9 +199,82 @@ def test_wrong_configs_are_refused(cls, overrides, message):
         make(cls, **overrides)
 
 
-def test_images_and_returns_that_are_not_finite_are_refused():
-    with pytest.raises(ConfigError, match="wanted vectors"):
-        ESPolicy(gym.spaces.Box(0, 255, (84, 84, 3), np.uint8), gym.spaces.Discrete(2), dict(ESTrainer._default_config))
+class Doubled(TorchModelV2, torch.nn.Module):
+    """Twice what a layer gives."""
+
+    def __init__(self, *args, **kwargs):
+        TorchModelV2.__init__(self, *args, **kwargs)
+        torch.nn.Module.__init__(self)
+        self.layer = torch.nn.Linear(2, self.num_outputs)
+        self.register_buffer("factor", torch.tensor(2.0))  # no gradient would change it
+
+    def forward(self, input_dict, state, seq_lens):
+        return self.factor * self.layer(input_dict["obs"]), state
+
+
+def test_noise_is_added_to_the_parameters_of_a_model_of_ones_own():
+    policy = make_policy(ARSPolicy, rollouts_used=1, model={"custom_model": Doubled})
+    flat, obs = policy.get_flat_weights(), np.ones((3, 2), np.float32)
+    assert set(policy.get_weights()) == {"layer.weight", "layer.bias"}
+    for sign in (1, -1, 0):
+        noisy = policy.unflattened(flat + np.float32(0.02 * sign) * policy.noise(7))
+        found = policy.actor_with(Perturbation(7, sign)).forward(obs)
+        np.testing.assert_allclose(
+            found, 2 * (obs @ noisy["layer.weight"].T + noisy["layer.bias"]), rtol=1e-5, atol=1e-6
+        )
+    one, other = policy.actor_with(Perturbation(1, 1)), policy.actor_with(Perturbation(2, 1))
+    first = one.forward(obs)
+    other.forward(obs)
+    np.testing.assert_array_equal(one.forward(obs), first)
+    policy.learn_on_batch(episodes((1, 1, 3.0), (1, -1, 9.0)))
+    moved = policy.unflattened(policy.get_flat_weights())
+    assert (policy.get_flat_weights() != flat).any()
+    np.testing.assert_allclose(
+        policy.forward(obs)[0], 2 * (obs @ moved["layer.weight"].T + moved["layer.bias"]), rtol=1e-5, atol=1e-6
+    )
+
+
+class Screens(gym.Env):
+    """Images, or images beside numbers; what is chosen is worth its number."""
+
+    action_space = gym.spaces.Discrete(2)
+
+    def __init__(self, config=None):
+        image = gym.spaces.Box(0, 255, (42, 42, 1), np.uint8)
+        nested = gym.spaces.Dict({"image": image, "numbers": gym.spaces.Box(-1, 1, (2,))})
+        self.observation_space = nested if (config or {}).get("nested") else image
+
+    def reset(self, *, seed=None, options=None):
+        self.t = 0
+        self.observation_space.seed(seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.t += 1
+        return self.observation_space.sample(), float(action), self.t == 3, False, {}
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize("nested", [False, True])
+def test_images_are_searched_for_in_their_framework_and_go_on_exactly(framework, nested, tmp_path):
+    model = {"conv_filters": [[2, [8, 8], 8], [4, [6, 6], 1]]}
+    options = {
+        "framework": framework,
+        "env_config": {"nested": nested},
+        "model": model,
+        "observation_filter": "NoFilter",
+    }
+    one, two = (make(ESTrainer, env=Screens, episodes_per_batch=4, seed=seed, **options) for seed in (3, 4))
+    before = one.get_policy().get_flat_weights()
+    one.train()
+    assert (one.get_policy().get_flat_weights() != before).all()
+    two.restore(one.save(str(tmp_path)))
+    for each in (one, two):
+        each.train()
+    np.testing.assert_array_equal(one.get_policy().get_flat_weights(), two.get_policy().get_flat_weights())
+
+
+def test_returns_that_are_not_finite_are_refused():
     with pytest.raises(NonFiniteError, match="the return of an episode is nan"):
         make_policy(ESPolicy).learn_on_batch(episodes((1, 1, np.nan), (1, -1, 0.0)))
 
