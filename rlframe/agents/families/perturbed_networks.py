@@ -17,6 +17,7 @@ from rlframe.models.recurrent_actor import make_actor
 from rlframe.models.spec import Dense, Layer
 from rlframe.policy.backends import with_backend
 from rlframe.policy.learning_policy import LearningPolicy
+from rlframe.utils.framework import require_framework
 
 Arrays = dict[str, NDArray[np.float32]]
 
@@ -59,6 +60,12 @@ class DenseNetwork:
         """Returns what has `forward(obs [B, ...]) -> outputs [B, K]` with other weights."""
         return make_actor(self._spec.to_spec(), arrays)
 
+    def model(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """Raises an AttributeError: there is none."""
+        raise AttributeError(
+            "the default network of vectors acts in NumPy, and is no framework's model; see get_weights()"
+        )
+
 
 class FrameworkNetwork:
     """A model of the catalog, the user's own or a default one, and the distribution of its actions.
@@ -73,7 +80,7 @@ class FrameworkNetwork:
 
     def __init__(self, policy: Any) -> None:
         acting = type("ActingPolicy", (LearningPolicy,), {"dist_type": policy.dist_type, "__module__": __name__})
-        made = with_backend(acting, policy.config["framework"], "ActingPolicy")
+        made = with_backend(acting, require_framework(policy.config["framework"]), "ActingPolicy")
         config = {**policy.config, ONLY_EVALUATES: True}
         self._policy = made(policy.observation_space, policy.action_space, config)
         self.numpy_dist, self.num_outputs = self._policy.numpy_dist, int(self._policy.model.num_outputs)
@@ -87,11 +94,19 @@ class FrameworkNetwork:
 
     def forward(self, obs: NDArray[Any], arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
         """Returns outputs `[B, K]` with these weights, which stay in the model until others are asked for."""
+        self._hold(arrays)
+        outputs: NDArray[np.float32] = self._policy.forward(obs)[0]
+        return outputs
+
+    def model(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
+        """Returns the model with these weights, which stay in it until the next action."""
+        self._hold(arrays)
+        return self._policy.model
+
+    def _hold(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         if self._held is not arrays:
             self._policy.set_weights({**self._policy.get_weights(), **arrays})
             self._held = arrays
-        outputs: NDArray[np.float32] = self._policy.forward(obs)[0]
-        return outputs
 
 
 class _WithWeights:

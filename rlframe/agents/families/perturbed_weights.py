@@ -153,6 +153,11 @@ class PerturbedPolicy(Policy):
         return self._network.layers
 
     @property
+    def model(self) -> Any:
+        """The framework's model, with the weights without noise; the default network of vectors has none."""
+        return self._network.model(self._arrays)
+
+    @property
     def noise_seed(self) -> int:
         """Seed of all noise; the same in all workers."""
         return self._policy_seed

@@ -226,6 +226,7 @@ def test_noise_is_added_to_the_parameters_of_a_model_of_ones_own():
     first = one.forward(obs)
     other.forward(obs)
     np.testing.assert_array_equal(one.forward(obs), first)
+    np.testing.assert_array_equal(policy.model.layer.weight.detach(), policy.get_weights()["layer.weight"])
     policy.learn_on_batch(episodes((1, 1, 3.0), (1, -1, 9.0)))
     moved = policy.unflattened(policy.get_flat_weights())
     assert (policy.get_flat_weights() != flat).any()
