@@ -36,6 +36,7 @@ from rlframe.data.sample_batch import SampleBatch
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps, column_layout
 from rlframe.tensor import ops
 from rlframe.tensor.ops import Tensor
+from rlframe.utils.numpy import convert_to_numpy
 
 _LOGGER = logging.getLogger("rlframe")
 #: By method, what a class declares for its sake, and what holds where the method is the user's.
@@ -226,6 +227,8 @@ def needs_first_run(cls: type[Any]) -> bool:
 def postprocess(policy: Any, trajectory: SampleBatch, others: Mapping[Any, Any], episode: Any) -> SampleBatch:
     """Returns one trajectory as the policy postprocesses it, with the columns that its learning cannot do without.
 
+    Columns that the policy left as tensors are arrays, as everywhere in batches that are sampled.
+
     Args:
         policy: The policy that acted.
         trajectory: Its rows.
@@ -240,6 +243,9 @@ def postprocess(policy: Any, trajectory: SampleBatch, others: Mapping[Any, Any],
         raise TypeError(
             f"{type(policy).__name__}.postprocess_trajectory returned {type(made).__name__}, wanted the SampleBatch"
         )
+    for name, column in dict.items(made):
+        if hasattr(column, "numpy"):  # a tensor, such as `compute_log_likelihoods` gives
+            dict.__setitem__(made, name, convert_to_numpy(column))
     completed: SampleBatch = policy.complete_columns(made)
     return completed
 
@@ -275,7 +281,8 @@ def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[
 
     Returns:
         `infos` as objects `[B]`, `prev_actions [B, ...]`, and `prev_rewards [B]` that came with the observations; zeros
-        where an episode begins. `eps_id`, `env_id`, `agent_index` and `t` (the environment's step), int `[B]`.
+        where an episode begins, as in RLlib: programs ask `if info_batch[0] != 0`. `eps_id`, `env_id`, `agent_index`
+        and `t` (the environment's step), int `[B]`.
     """
     shape, dtype = column_layout(policy, ACTIONS)
     actions, rewards = np.zeros((count, *shape), dtype), np.zeros(count, np.float32)
@@ -283,11 +290,12 @@ def seen_last(policy: Any, rows: Sequence[tuple[Any, Any]], count: int) -> dict[
     labels = np.zeros((4, count), np.int64)
     for index, (episode, agent_id) in enumerate(rows):
         labels[:, index] = episode.episode_id, episode.env_id, episode._agent_index(agent_id), episode.length
-        infos[index] = episode.last_info_for(agent_id)
         rewards[index] = episode.last_reward_for(agent_id)
-        taken = episode._view(agent_id).action
+        taken, info = episode._view(agent_id).action, episode.last_info_for(agent_id)
         if taken is not None:
             actions[index] = taken
+        if taken is not None or info:
+            infos[index] = info
     given = {INFOS: infos, PREV_ACTIONS: actions, PREV_REWARDS: rewards}
     return {**given, **dict(zip((EPS_ID, ENV_ID, AGENT_INDEX, T), labels, strict=True))}
 

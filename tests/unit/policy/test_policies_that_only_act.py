@@ -224,7 +224,7 @@ def test_users_ways_of_acting_are_told_what_came_before_and_of_the_episodes():
         Counting, Alternating, env_config={"length": 2}, num_envs_per_worker=1, rollout_fragment_length=3
     )
     assert worker.sample()["actions"].tolist() == [1, 0, 1]
-    first = ([0], [0.0], [{}], [0])
+    first = ([0], [0.0], [0], [0])  # no info either: programs ask `if info_batch[0] != 0`
     assert worker.get_policy().told == [first, ([1], [1.0], [{"action": 1}], [1]), first]
 
 

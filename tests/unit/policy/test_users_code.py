@@ -604,6 +604,24 @@ def test_a_first_run_that_is_done_again_finds_what_the_first_has_found():
     worker.learn_on_batch(worker.sample())
 
 
+def test_tensors_that_a_postprocessing_leaves_in_a_batch_are_arrays_for_plans_and_buffers():
+    def postprocess(policy, sample_batch, other_agent_batches=None, episode=None):
+        sample_batch["logp_again"] = policy.compute_log_likelihoods(sample_batch["actions"], sample_batch["obs"])
+        assert isinstance(sample_batch["logp_again"], torch.Tensor)
+        return compute_gae_for_sample_batch(policy, sample_batch, other_agent_batches, episode)
+
+    worker = ppo_worker(
+        PPOTorchPolicy.with_updates(loss_fn=ppo_surrogate_loss, postprocess_fn=postprocess),
+        num_envs_per_worker=1,
+        rollout_fragment_length=3,  # rows of one trajectory: several are joined to arrays anyway
+    )
+    worker.foreach_policy(lambda policy, _: policy.collect_all_columns())
+    batch = worker.sample()
+    assert isinstance(batch["logp_again"], np.ndarray)  # of a tensor np.mean() is an error
+    np.testing.assert_allclose(batch["logp_again"], batch["action_logp"], rtol=1e-4)
+    worker.learn_on_batch(batch)
+
+
 def test_values_that_users_code_alone_reads_have_any_shape():
     class Wide(FullyConnectedNetwork):
         def value_function(self):
