@@ -28,6 +28,8 @@ _KEYS_OF_A_CONFIG = 2
 _MISSING = object()
 _GONE_OF_RAY = ("ray.utils", "ray.experimental.tf_utils")
 """Modules that RLlib's own files and examples imported, mostly in vain, and that Ray no longer has."""
+_ONCE_BESIDE_TUNE = dict.fromkeys(("ray.util.ml_utils.dict", "ray.util.ml_utils.json"), "ray.tune.utils.util")
+"""Where Ray 1.8 to 2.0 had functions of Tune's, such as `flatten_dict`, and where Tune has them."""
 _ARGUMENTS_OF_INIT = {
     "redis_address": "address",
     "webui_host": "dashboard_host",
@@ -104,7 +106,7 @@ class _Uses(cst.CSTVisitor):
             self.ray |= any(_dotted(alias.name) == "tune" for alias in node.names)
         if isinstance(node.names, cst.ImportStar):  # which may bring NumPy, under the name that it has everywhere
             self.modules.setdefault("np", "numpy")
-        module = _dotted(node.module) or ""
+        module = _module_of(node)
         self.rllib |= _is_below(module, _NEW) and not node.relative
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
@@ -220,7 +222,7 @@ class _Rewriter(_GoneNames):
 
     def leave_ImportFrom(self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom) -> cst.ImportFrom:
         self._in_import = False
-        module = _dotted(original_node.module) or ""
+        module = _module_of(original_node)
         names = _names_of(original_node)
         if not _is_below(module, "ray.tune") or original_node.relative:
             return updated_node
@@ -488,6 +490,12 @@ def _string(node: cst.CSTNode | None) -> str | None:
 def _argument(argument: cst.Arg) -> str:
     """Returns the name of a keyword argument, or ""."""
     return argument.keyword.value if argument.keyword else ""
+
+
+def _module_of(node: cst.ImportFrom) -> str:
+    """Returns the module that is imported from, by Tune's path where that has what was elsewhere for a while."""
+    module = _dotted(node.module) or ""
+    return _ONCE_BESIDE_TUNE.get(module, module)
 
 
 def _names_of(node: cst.ImportFrom) -> list[str]:

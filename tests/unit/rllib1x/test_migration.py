@@ -1,5 +1,6 @@
 """Programs for RLlib 1.x, rewritten."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -271,6 +272,14 @@ def test_of_names_that_are_nowhere_what_there_is_instead_is_told():
     assert "WandbLoggerCallback is not" not in types.text
     samples = "from ray.tune.sample import Domain, Float\n"
     assert migrate_program(samples).after == samples.replace("ray.tune", "rlframe.tune")
+
+
+@pytest.mark.parametrize(("module", "name"), [("dict", "flatten_dict"), ("json", "SafeFallbackEncoder")])
+def test_functions_of_tune_that_ray_had_elsewhere_for_a_while_come_from_rlframe_tune(module, name):
+    program = f"from ray.rllib.agents.ppo import PPOTrainer\nfrom ray.util.ml_utils.{module} import {name}\n"
+    wanted = f"from rlframe.agents.ppo import PPOTrainer\nfrom rlframe.tune.utils.util import {name}\n"
+    assert migrate_program(program).after == wanted
+    assert hasattr(importlib.import_module("rlframe.tune.utils.util"), name)
 
 
 def test_arguments_that_ray_no_longer_takes_are_renamed_or_left_out():
