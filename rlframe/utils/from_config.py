@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import inspect
+import textwrap
 from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
@@ -117,11 +119,14 @@ def known_types(cls: type) -> list[str]:
 def refuse_unknown_arguments(maker: Any, arguments: Mapping[str, Any]) -> None:
     """Compares arguments with what a constructor takes.
 
+    A program's own that does more with its `**kwargs` than to hand them on is left to itself: it may leave out what
+    other classes take, `kwargs.pop("epsilon_timesteps", None)`.
+
     Raises:
         ConfigError: If one is unknown; the nearest known names are in the message.
     """
     accepted = accepted_arguments(maker)
-    if accepted is None:
+    if accepted is None or (not arguments.keys() <= accepted and _sorts_arguments(maker)):
         return
     for name, value in arguments.items():
         if name not in accepted:
@@ -146,6 +151,24 @@ def accepted_arguments(maker: Any) -> set[str] | None:
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             return names - {"self"}
     return None
+
+
+def _sorts_arguments(maker: Any) -> bool:
+    """Returns whether a constructor of a program's own reads its `**kwargs`, beside calling others with them."""
+    own = [base for base in getattr(maker, "__mro__", ()) if not base.__module__.startswith("rlframe.")]
+    constructors = [base.__dict__["__init__"] for base in own if inspect.isfunction(base.__dict__.get("__init__"))]
+    return any(map(_reads_keywords, constructors))
+
+
+def _reads_keywords(function: Any) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    name = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+    try:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))))
+    except (OSError, SyntaxError):  # there is no source
+        return False
+    handed_on = {id(node.value) for node in nodes if isinstance(node, ast.keyword) and node.arg is None}
+    return any(isinstance(node, ast.Name) and node.id == name and id(node) not in handed_on for node in nodes)
 
 
 def _package_of(cls: type) -> Any:

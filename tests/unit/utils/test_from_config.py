@@ -81,6 +81,28 @@ def test_from_config_of_an_unknown_option_names_the_nearest():
         from_config(Shape, {"type": "square", "siz": 3})
 
 
+class Filtering(Square):
+    """Leaves out what other shapes take, as where one algorithm's parts are made by the config of another."""
+
+    def __init__(self, **kwargs):
+        kwargs = {name: value for name, value in kwargs.items() if name != "radius"}
+        super().__init__(**kwargs)
+
+
+class Popping(Square):
+    def __init__(self, corner=0, **kwargs):
+        self.radius = kwargs.pop("radius", None)
+        super().__init__(corner=corner, **kwargs)
+
+
+@pytest.mark.parametrize("maker", [Filtering, Popping])
+def test_from_config_leaves_options_to_a_constructor_that_sorts_them_itself(maker):
+    made = from_config(Shape, {"type": maker, "size": 3, "radius": 2})
+    assert made.size == 3
+    with pytest.raises(TypeError, match="siz"):
+        from_config(Shape, {"type": maker, "siz": 3})
+
+
 def test_from_config_that_makes_something_else_is_refused():
     with pytest.raises(ConfigError, match="wanted a Shape"):
         from_config(Shape, {"type": ConstantSchedule, "value": 3})
