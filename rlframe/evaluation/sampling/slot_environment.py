@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("rlframe")
 
 
+def _hint(error: Exception) -> str:
+    """Returns what to do about an error of programs that were written for an older Gym."""
+    if isinstance(error, AttributeError) and error.name == "seed":
+        return ". Gym's Env has no seed() since 0.26: define `def seed(self, seed=None)` there, or do not call it"
+    return ""
+
+
 class OwnsEnvironment:
     """The part of an `EnvSlot` that makes its environment."""
 
@@ -45,7 +52,7 @@ class OwnsEnvironment:
         except Exception as error:
             raise EnvError(
                 f"could not make the environment of worker {self.worker_index}, slot {self.index}: "
-                f"{describe_error(error)}"
+                f"{describe_error(error)}{_hint(error)}"
             ) from error
         if self._horizon is not None:
             _allow_steps(env, self._horizon)

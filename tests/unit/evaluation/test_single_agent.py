@@ -403,3 +403,13 @@ def test_restored_game_goes_on_in_the_life_where_it_was(used):
         for column in (OBS, NEXT_OBS, REWARDS, EPS_ID):
             np.testing.assert_array_equal(one[column], two[column])
     assert {metric.episode_length for metric in worker.get_metrics()} == {4, 3}
+
+
+def test_an_environment_that_calls_the_seed_of_old_gyms_base_class_is_told_what_to_define():
+    class Seeded(Counting):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.seed()
+
+    with pytest.raises(EnvError, match=r"no attribute 'seed'.*define `def seed\(self, seed=None\)` there"):
+        make_worker(Seeded)
