@@ -12,6 +12,7 @@ from rlframe.data.columns import ACTION_DIST_INPUTS, STATE_IN_PREFIX, STATE_OUT_
 from rlframe.env.base_env import _DUMMY_AGENT_ID
 from rlframe.evaluation.agent_mapping import agent_mapping
 from rlframe.evaluation.rllib_names import RLlibEpisodeNames
+from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray
 
 if TYPE_CHECKING:
     from rlframe.data.sample_batch import MultiAgentBatch, SampleBatch
@@ -193,6 +194,8 @@ class Episode(RLlibEpisodeNames):
         self.length = 0
         self.total_reward = 0.0
         self.agent_rewards = {}
+        for view in self._views.values():
+            view.rewards.clear()
 
     def _policy(self, agent_id: Any) -> Policy:
         return self.policy_map[self.policy_for(agent_id)]
@@ -204,7 +207,7 @@ class Episode(RLlibEpisodeNames):
         return view
 
     def _zero_action(self, agent_id: Any) -> Any:
-        return np.zeros_like(np.asarray(self._policy(agent_id).action_space.sample()))
+        return np.zeros_like(flatten_to_single_ndarray(self._policy(agent_id).action_space.sample()))
 
     def _record_step(self, action: Any, extras: dict[str, Any], agent_id: Any = DUMMY_AGENT_ID) -> None:
         view = self._view(agent_id)

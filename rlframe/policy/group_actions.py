@@ -30,7 +30,7 @@ class GroupCategorical(NumpyDistribution):
     def __init__(self, inputs: NDArray[Any], rng: np.random.Generator | None = None, *, n_agents: int) -> None:
         super().__init__(inputs, rng)
         by_agent = inputs.reshape(len(inputs) * n_agents, -1)
-        stuck = np.flatnonzero(np.maximum.reduce(by_agent, axis=1) <= FLOAT_MIN)
+        stuck = np.flatnonzero(np.maximum.reduce(by_agent, axis=1) <= np.float32(FLOAT_MIN))
         if len(stuck):
             raise EnvError(
                 f'agent number {int(stuck[0]) % n_agents} of a group has an "action_mask" of zeros; wanted at least '

@@ -200,6 +200,8 @@ def _floats(path: Path, node: str, column: str, cells: NDArray[Any]) -> NDArray[
         return cells
     for row, cell in enumerate(cells):
         try:
+            if isinstance(cell, list | np.ndarray):  # of one number, NumPy's older versions take that for it
+                raise TypeError
             float(cell or "nan")
         except (TypeError, ValueError):
             raise DataError(

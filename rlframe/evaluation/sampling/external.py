@@ -250,11 +250,15 @@ class ExternalRunner(MultiAgentRunner):
             if not call.over:
                 self._receive(index, (self._observed(index, obs), {}, terminateds, truncateds, dict(call.infos)))
         else:
-            self._take_result(index, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
+            taken, _ = self._take_result(index, (obs, dict(call.rewards), terminateds, truncateds, dict(call.infos)))
         self.rows.filter_new()
+        if self._wants_steps and not begins:
+            self._note_step(index, *taken)
         counts = not begins and episode.episode_id not in self._not_trained
         if call.over:
-            if begins:  # one in which nobody acted is no episode
+            if begins:  # one in which nobody acted is no episode, but has begun
+                self._call("on_episode_end", index)
+                self._explore_hook("on_episode_end", index)
                 self._drop_rows(index)
             else:
                 self._finish(index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -280,38 +280,53 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
     def _step(self, actions: list[dict[Any, Any]]) -> float:
         """Steps all slots; returns the seconds that the environments took."""
         env_time, clock = 0.0, time.perf_counter
-        over: list[int] = []
-        failed: Exception | None = None
+        taken: dict[int, tuple[StepDicts, bool]] = {}
         step_together(self.slots, actions, DUMMY_AGENT_ID)
-        for index, slot in self._going_on():
+
+        def step(index: int) -> None:
+            nonlocal env_time
+            slot = self.slots[index]
             slot.record(actions[index])
             before = clock()
-            try:
-                self._check_somebody_acts(index, actions[index])
-                result = self._step_env(slot, actions[index])
-                env_time += clock() - before
-                if self._take_result(index, result):
-                    over.append(index)
-            except Exception as error:  # raised below: all slots are looked after first
-                slot.failed, failed = True, failed or error
-            except BaseException:  # Ctrl-C: the slots behind this one have not been stepped
-                self._begin_all_anew()
-                raise
+            self._check_somebody_acts(index, actions[index])
+            result = self._step_env(slot, actions[index])
+            env_time += clock() - before
+            taken[index] = self._take_result(index, result)
+
+        failed = self._look_after([index for index, _ in self._going_on()], step)
         self.rows.filter_new()
-        for index in over:
-            try:
-                if index in self._cut:
-                    self._finish_part(index)
-                else:
-                    self._finish(index)
-                    self._follow(index)
-            except Exception as error:
-                self.slots[index].failed, failed = True, failed or error
+        if self._wants_steps:
+            unnoted = self._look_after(taken, lambda index: self._note_step(index, *taken[index][0]))
+            failed = failed or unnoted
+        over = [index for index, (_, ends) in taken.items() if ends and not self.slots[index].failed]
+        unfinished = self._look_after(over, self._finish_or_cut)
+        failed = failed or unfinished
         if failed is not None:
             raise failed
         if self.settings.render_env:
             self.slots[0].env.render()
         return env_time
+
+    def _look_after(self, indices: Iterable[int], look: Callable[[int], None]) -> Exception | None:
+        """Calls `look` for each of these slots, also behind one where it fails; returns an error of the first."""
+        failed: Exception | None = None
+        for index in indices:
+            try:
+                look(index)
+            except Exception as error:
+                self.slots[index].failed, failed = True, failed or error
+            except BaseException:  # Ctrl-C: the slots behind this one are not looked after
+                self._begin_all_anew()
+                raise
+        return failed
+
+    def _finish_or_cut(self, index: int) -> None:
+        """Ends what is over: the part before a soft horizon, or an episode, behind which another begins."""
+        if index in self._cut:
+            self._finish_part(index)
+        else:
+            self._finish(index)
+            self._follow(index)
 
     def _going_on(self) -> list[tuple[int, EnvSlot]]:
         """Returns the slots that do not rest, by number."""
@@ -337,8 +352,8 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
                 'next, or "__all__": True when the episode is over'
             )
 
-    def _take_result(self, index: int, result: StepDicts) -> bool:
-        """Writes what a step of one slot gave; returns whether its episode is over."""
+    def _take_result(self, index: int, result: StepDicts) -> tuple[StepDicts, bool]:
+        """Writes what a step of one slot gave; returns that as it was taken, and whether its episode is over."""
         obs, rewards, terminateds, truncateds, infos = result
         episode = self._episodes[index]
         episode.length += 1
@@ -356,11 +371,9 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
             obs = self._observed(index, obs)
         if soft:
             self._begin_part(index)
-        self._receive(index, (obs, rewards, terminateds, truncateds, infos))
-        if self._wants_steps:
-            self.rows.filter_new()
-            self._note_step(index, obs, rewards, terminateds, truncateds, infos)
-        return bool(terminateds[ALL] or truncateds.get(ALL) or soft)
+        taken = obs, rewards, terminateds, truncateds, infos
+        self._receive(index, taken)
+        return taken, bool(terminateds[ALL] or truncateds.get(ALL) or soft)
 
     def _begin_part(self, index: int) -> None:
         """Lets rows that begin from now on be those of another part of the episode, behind a soft horizon.
@@ -484,15 +497,16 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         """Keeps what callbacks may ask of an episode, and calls them."""
         episode, over = self._episodes[index], terminateds.get(ALL, False) or truncateds.get(ALL, False)
         for agent_id, agent in self.rows.agents[index].items():
+            ends = bool(terminateds.get(agent_id) or truncateds.get(agent_id))
             last = agent.collector.store.columns[OBS][agent.row].copy() if agent.row >= 0 else agent.final
             episode._record_outcome(
                 obs=last,
                 raw_obs=obs.get(agent_id),
                 reward=rewards.get(agent_id),
-                done=agent.done or bool(terminateds.get(agent_id) or truncateds.get(agent_id)),
+                done=agent.done or ends,
                 info=infos.get(agent_id, {} if agent_id in obs else None),
                 agent_id=agent_id,
-                closes=over or agent_id in obs,
+                closes=over or agent_id in obs or ends,
             )
         self._call("on_episode_step", index)
 

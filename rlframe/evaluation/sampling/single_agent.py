@@ -118,9 +118,12 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
             NonFiniteError: If a reward or observation was NaN or infinite.
         """
         self._ensure_started()
+        self._started = False  # what breaks off between an action and its row, Ctrl-C too, lets all begin anew
         if self.settings.batch_mode == "truncate_episodes":
             return self._postprocess(*self._fill_buffer())
-        return self._sample_complete()
+        batch = self._sample_complete()
+        self._started = True
+        return batch
 
     # --- episodes ---------------------------------------------------------------------------------------------
 
@@ -201,8 +204,8 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         self._times.add(act_time, env_time, clock() - started, buffer.length)
         for index in range(len(self.slots)):
             buffer.close_segment(index, self._part_id(index), self._lengths[index], episode=self._episodes[index])
-        batch = assemble(buffer, policy, settings)
-        return batch, buffer.segments
+        self._started = settings.batch_mode == "truncate_episodes"
+        return assemble(buffer, policy, settings), buffer.segments
 
     def _act(self, obs: NDArray[Any]) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
         """Returns an action for each slot, and the columns that are stored with it: also those that were acted on."""

@@ -69,7 +69,7 @@ class EpisodeHooks:
             assert episode is not None
             episode._record_step(flat[index], {key: column[index] for key, column in extras.items()})
             view = episode._view(DUMMY_AGENT_ID)
-            view.obs, view.done = buffer.obs_at(t + 1)[index], index in over
+            view.obs, view.done = buffer.obs_at(t + 1)[index].copy(), index in over
             self._call("on_episode_step", index)
 
     def _number_fragments(self, batch: SampleBatch, segments: list[TrajectorySlice]) -> None:

@@ -96,11 +96,8 @@ class RunnerState(EpisodeHooks):
 
     def _keep_progress(self, t: int, buffer: RolloutBuffer, failing: int, ended: list[Any]) -> None:
         """Notes where the other slots stand when one fails in the middle of step t: the buffer is lost, not they."""
-        if self.slots[0].sub_env is not None:
-            return  # all were stepped, and begin anew
-        if self._memory is not None:
-            self._started = False  # memories are a step ahead of the slots that were not stepped
-            return
+        if self.slots[0].sub_env is not None or self._memory is not None:
+            return  # all begin anew: all were stepped, or memories are ahead of the slots that were not
         stepped = buffer.obs_at(t + 1)[:failing]
         if self.obs_filter is not None and failing:
             stepped[:] = self.obs_filter.filter_batch(stepped, update=True)
@@ -111,6 +108,8 @@ class RunnerState(EpisodeHooks):
                 self._begin_part(end.slot)
             else:
                 self._obs[end.slot] = self._begin(end.slot)
+        # Of whole episodes no rows may be lost.
+        self._started = self.settings.batch_mode == "truncate_episodes"
 
     def _pieces_of(self, saved: list[dict[str, Any]], infos: Sequence[Any]) -> list[SampleBatch]:
         """Returns the last rows of an episode, which were saved, with those infos where rows of this policy have any.

@@ -123,9 +123,6 @@ class TrajectoryStore:
         """Drops rows that will never be closed; returns where the others are now, as `take` does."""
         keep = np.ones(self.count, np.bool_)
         keep[rows] = False
-        following = self.next_row[: self.count]
-        for row in np.flatnonzero(keep & (following >= 0) & ~keep[following]).tolist():
-            self.finals[row] = self.columns[OBS][following[row]].copy()  # all that is left of what came next
         return self._keep(np.flatnonzero(keep))
 
     def _grow(self) -> None:
@@ -231,6 +228,11 @@ class TrajectoryStore:
         moved = np.full(self.count + 1, -1, np.int64)
         moved[kept] = np.arange(len(kept))
         size = len(kept)
+        behind = self.next_row[kept]
+        for place in np.flatnonzero((behind >= 0) & (moved[behind] < 0)).tolist():
+            self.finals[int(kept[place])] = self.columns[OBS][
+                behind[place]
+            ].copy()  # all that is left of what came next
         for column in self.columns.values():
             column[:size] = column[kept]
         self.columns[REWARDS][size : self.count] = 0.0

@@ -178,7 +178,7 @@ class VectorRunner(EnvRunner):
                 missing = wanted - int(np.count_nonzero(~buffer.skipped))
                 extend(buffer, -(-missing // buffer.slots))
         policy.exploration.restore_weights()
-        self._obs = buffer.obs_at(buffer.length).copy()  # as in EnvRunner
+        self._obs, self._started = buffer.obs_at(buffer.length).copy(), True  # as in EnvRunner
         self._times.add(act_time, env_time, clock() - started, buffer.length)
         for index in range(buffer.slots):
             buffer.close_segment(index, self._part_id(index), int(self._counts[index]))
