@@ -46,6 +46,11 @@ _ARGUMENTS_OF_INIT = {
 """Arguments of `ray.init` that Ray no longer has: what it calls them, or None where it has nothing of the kind."""
 
 
+_RUNNING = {"run", "run_experiments", "Experiment", "get_trainable_cls"}
+_WHAT_IS_RUN = {"run", "run_or_experiment"}
+"""Tune's functions that take an algorithm's name, and what it is called among their arguments and in specifications."""
+
+
 def rewrite(module: cst.Module, *, helper: bool = False) -> tuple[str, list[Note]]:
     """Returns the text of the rewritten program, and what a person must decide.
 
@@ -54,8 +59,7 @@ def rewrite(module: cst.Module, *, helper: bool = False) -> tuple[str, list[Note
     """
     uses = _Uses()
     module.visit(uses)
-    by_name = uses.algorithm_by_name or (uses.algorithm_chosen and uses.algorithm_named)
-    if not (uses.rllib or by_name or uses.names_of_old_tune() or (helper and uses.ray)):
+    if not (uses.rllib or uses.run_an_algorithm() or uses.names_of_old_tune() or (helper and uses.ray)):
         code = module.code
         if not helper or not gone_names.mentioned_in(code):
             return code, []
@@ -74,12 +78,25 @@ class _Uses(cst.CSTVisitor):
     def __init__(self) -> None:
         self.rllib = False
         self.ray = False  # Tune, or `ray.init`
-        self.algorithm_by_name = False
-        self.algorithm_chosen = self.algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
+        self._algorithm_by_name = False  # `tune.run("PPO")`
+        self._algorithm_in_dict = False  # `{"run": "PPO"}`
+        self._algorithm_chosen = self._algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
+        self._variables_run: set[str] = set()  # `tune.run(algorithm)`
+        self._variables_of_algorithms: set[str] = set()  # `algorithm = "PPO"`
+        self._run_of_tune: set[str] = set()  # what `from ray.tune import run` is called
         self.reads: Counter[str] = Counter()
         self.gone_of_ray: Counter[str] = Counter()  # uses of modules that Ray no longer has, beside their imports
         self.modules: dict[str, str] = {}  # those that had names that are gone, by what the program calls them
         self._of_tune: list[tuple[str, list[str]]] = []
+
+    def run_an_algorithm(self) -> bool:
+        """Returns whether Tune is told by name to run an algorithm, so that RLlib need not be mentioned."""
+        return (
+            self._algorithm_by_name
+            or (self._algorithm_in_dict and self.ray)
+            or (self._algorithm_chosen and self._algorithm_named)
+            or not self._variables_run.isdisjoint(self._variables_of_algorithms)
+        )
 
     def names_of_old_tune(self) -> bool:
         """Returns whether it imports names from Tune that are here and no longer in Ray."""
@@ -111,6 +128,13 @@ class _Uses(cst.CSTVisitor):
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
             self.ray = True
+            if not isinstance(node.names, cst.ImportStar):
+                here = [
+                    alias.evaluated_alias or alias.evaluated_name
+                    for alias in node.names
+                    if alias.evaluated_name == "run"
+                ]
+                self._run_of_tune.update(here)
 
     def visit_FormattedStringText(self, node: cst.FormattedStringText) -> None:
         self.rllib |= _PATH_IN_F_STRING.fullmatch(node.value) is not None
@@ -118,10 +142,15 @@ class _Uses(cst.CSTVisitor):
     def visit_SimpleString(self, node: cst.SimpleString) -> None:
         self.rllib |= _PATH_IN_STRING.fullmatch(node.value) is not None
         self.reads[_string(node) or ""] += 1
-        self.algorithm_named |= _string(node) in _algorithms()
+        self._algorithm_named |= _string(node) in _algorithms()
 
     def visit_DictElement(self, node: cst.DictElement) -> None:
         self.reads[_string(node.key) or ""] -= 1
+        self._algorithm_in_dict |= _string(node.key) in _WHAT_IS_RUN and _string(node.value) in _algorithms()
+
+    def visit_Assign(self, node: cst.Assign) -> None:
+        if _string(node.value) in _algorithms():
+            self._variables_of_algorithms.update(_dotted(target.target) or "" for target in node.targets)
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
         match node.target:
@@ -131,9 +160,12 @@ class _Uses(cst.CSTVisitor):
     def visit_Call(self, node: cst.Call) -> None:
         called = _dotted(node.func) or ""
         self.ray |= called == "ray.init" or called.startswith("ray.tune.")
-        if called.rsplit(".", 1)[-1] in {"run", "run_experiments"} and node.args:
-            self.algorithm_by_name |= _string(node.args[0].value) in _algorithms()
-            self.algorithm_chosen |= called.endswith("tune.run") and isinstance(node.args[0].value, cst.Attribute)
+        run = [*node.args[:1], *(arg for arg in node.args if arg.keyword and arg.keyword.value in _WHAT_IS_RUN)]
+        if called.rsplit(".", 1)[-1] in _RUNNING:
+            self._algorithm_by_name |= any(_string(arg.value) in _algorithms() for arg in run)
+        if called.endswith("tune.run") or called in self._run_of_tune:
+            self._algorithm_chosen |= any(isinstance(arg.value, cst.Attribute) for arg in run)
+            self._variables_run.update(arg.value.value for arg in run if isinstance(arg.value, cst.Name))
 
 
 class _GoneNames(cst.CSTTransformer):

@@ -109,6 +109,35 @@ def test_an_algorithm_that_a_flag_names_and_tune_behind_ray_are_rewritten():
     assert migrate_program(after).after == after
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        'from ray.tune import run\nparser.add_argument("--algo", default="PPO")\nrun(args.algo, config={})\n',
+        'from ray.tune import run as go\nalgorithm = "PPO"\ngo(algorithm, config={})\n',
+        'from ray import tune\nalgorithm = "PPO"\ntune.run(algorithm, config={})\n',
+        'from ray.tune import run_experiments\nrun_experiments({"mine": {"run": "PPO", "env": "CartPole-v0"}})\n',
+        'from ray import tune\ntune.run(name="mine", run_or_experiment="PPO")\n',
+        'from ray import tune\ntune.run(tune.Experiment("mine", run="PPO"))\n',
+        'from ray import tune\nspec = {"run_or_experiment": "PPO", "name": "mine"}\ntune.run(**spec)\n',
+        'from ray.tune.registry import get_trainable_cls\ntrainer = get_trainable_cls("PPO")(env="CartPole-v0")\n',
+    ],
+)
+def test_an_algorithm_s_name_wherever_tune_takes_it_makes_a_program_one_of_rllibs(program):
+    assert migrate_program(program).after == program.replace("from ray", "from rlframe")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'from ray import tune\ntune.run(train, config={"algorithm": "PPO"})\n',
+        'from ray import tune\nname = "PPO"\ntune.run(train, config={"algorithm": name})\n',
+        'import ray\nspec = {"run": "PPO"}\nray.get(send.remote(spec))\n',
+    ],
+)
+def test_an_algorithm_s_name_that_tune_does_not_run_is_left_alone(program):
+    assert migrate_program(program).after == program
+
+
 def test_imports_of_tune_s_modules_by_their_whole_path_are_rewritten_with_what_uses_them():
     program = (
         "import ray.tune.integration.wandb\nfrom ray.rllib.agents.ppo import PPOTrainer\n\n"
