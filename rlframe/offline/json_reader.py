@@ -28,7 +28,8 @@ _LOGGER = logging.getLogger("rlframe")
 class JsonReader(InputReader):
     """Gives the batches of files, one per line, again and again.
 
-    Each pass goes through all files once, in an order that is drawn anew. Workers begin with different files.
+    Each pass goes through all files once, in an order that is drawn anew. Workers begin with different files; where
+    there are more workers than files, those that share one begin at different places in it.
 
     Args:
         inputs: A path, a glob, a directory (of which all `.json` and `.zip` files are read), a zip file, an address
@@ -53,6 +54,7 @@ class JsonReader(InputReader):
         self._rng = np.random.default_rng(self.ioctx.seed("json reader"))
         self._order = rotated(len(self.files), max(self.ioctx.worker_index - 1, 0))
         self._place, self._offset = 0, 0
+        self._begin_within = self._share_of_first_file()
         self._file: IO[bytes] | None = None
         self._opening = ExitStack()
         self._prepare = PolicyRows(self.ioctx)
@@ -126,6 +128,7 @@ class JsonReader(InputReader):
             "order": [int(index) for index in self._order],
             "place": self._place,
             "offset": self._offset,
+            "begin_within": self._begin_within,
             "rng": self._rng.bit_generator.state,
         }
 
@@ -135,14 +138,23 @@ class JsonReader(InputReader):
             _LOGGER.warning("input: the files are not those of the checkpoint, and are read from their beginning")
             return
         self.close()
+        self._begin_within = float(state.get("begin_within", 0.0))
         self._order = [int(index) for index in state["order"]]
         self._place, self._offset = int(state["place"]), int(state["offset"])
         self._rng.bit_generator.state = state["rng"]
+
+    def _share_of_first_file(self) -> float:
+        """Returns how far in its first file a worker begins, in [0, 1): evenly spread among those that share it."""
+        turn, first = divmod(max(self.ioctx.worker_index - 1, 0), len(self.files))
+        sharing = -(-(int(self.ioctx.config.num_workers) - first) // len(self.files))
+        return turn / sharing if turn < sharing else 0.0
 
     def _next_line(self) -> bytes | None:
         """Returns the next line of the file that is being read that is not empty, None at its end."""
         if self._file is None:
             self._file = self._opening.enter_context(opened(self.files[self._order[self._place]]))
+            if self._begin_within:
+                self._offset, self._begin_within = _line_at(self._file, self._begin_within), 0.0
             self._file.seek(self._offset)
         for line in iter(self._file.readline, b""):
             self._offset += len(line)
@@ -188,6 +200,14 @@ class JsonReader(InputReader):
                 f"{where}: got a line that is no batch: {error}; it begins with {bytes(line[:60])!r}. Take the line "
                 "out, or write the file again"
             ) from error
+
+
+def _line_at(file: IO[bytes], share: float) -> int:
+    """Returns where a line begins, in bytes: the one at `share` in [0, 1) of the file's lines."""
+    starts = [0]
+    for line in iter(file.readline, b""):
+        starts.append(starts[-1] + len(line))
+    return starts[int(share * (len(starts) - 1))]
 
 
 def _is_json(line: bytes) -> bool:

@@ -204,6 +204,20 @@ def test_each_pass_reads_every_file_once_and_workers_begin_with_others(tmp_path)
     assert second != third
 
 
+def test_workers_that_share_a_file_begin_at_different_places_in_it(tmp_path):
+    for number in range(2):
+        write(tmp_path / str(number), [make_batch(first=number * 10 + line) for line in range(4)])
+    sources = [str(tmp_path / str(number)) for number in range(2)]
+    config = {"seed": 0, "num_workers": 4}
+    readers = [JsonReader(sources, IOContext(config=config, worker_index=index)) for index in (1, 2, 3, 4)]
+    other = JsonReader(sources, IOContext(config=config, worker_index=4))
+    other.set_state(readers[3].get_state())
+    assert [rewards_of(reader, 3) for reader in readers] == [[0, 1, 2], [10, 11, 12], [2, 3, 10], [12, 13, 0]]
+    assert rewards_of(other, 3) == [12, 13, 0]
+    first_passes = [rewards_of(reader, 8) for reader in readers]
+    assert {reward for rewards in first_passes for reward in rewards} == {0, 1, 2, 3, 10, 11, 12, 13}
+
+
 def test_a_reader_goes_on_where_another_stood(tmp_path):
     for number in range(3):
         write(tmp_path, [make_batch(first=number * 10 + line) for line in range(3)])
