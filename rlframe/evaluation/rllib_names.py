@@ -302,6 +302,10 @@ class RLlibEpisodeNames:
         return {agent: self.policy_for(agent) for agent in self.get_agents()}
 
     @property
+    def _agent_to_index(self: Any) -> dict[Any, int]:
+        return {agent: index for index, agent in enumerate(self.get_agents())}
+
+    @property
     def _policies(self: Any) -> Any:
         return self.policy_map
 

@@ -196,8 +196,10 @@ class ModelV2:
         reshape = reshape_for(obs)
         if reshape is None:
             return restored  # nested already: preprocessing is off, or an outer model restored it
-        rows = (obs.shape[0], math.prod(obs.shape[1:]))
-        restored[OBS_FLAT] = obs if len(obs.shape) == 2 else reshape(obs, rows)
+        if len(obs.shape) == 2:
+            restored[OBS_FLAT] = obs  # TensorFlow may not know its width
+        else:
+            restored[OBS_FLAT] = reshape(obs, (obs.shape[0], math.prod(obs.shape[1:])))
         raw = getattr(self.obs_space, "raw_leaves", False)
         if raw or not self.model_config.get("_disable_preprocessor_api", False):
             if self._obs_layout is None:

@@ -134,9 +134,11 @@ def require_outputs(model: Any, outputs: Any, wanted: Any, instead: str | None) 
     if instead is not None:
         raise ValueError(f"{who} must return its outputs as a float tensor [B, {wanted}]; got {instead}.")
     if tuple(outputs.shape) not in {(ROWS, np.prod(wanted)), (ROWS, *np.ravel(wanted))}:
+        values = tuple(outputs.shape) == (ROWS, getattr(getattr(model, "action_space", None), "n", None))
+        instead = " If these are the actions' Q-values, set hiddens=[] and dueling=False." if values else ""
         raise ValueError(
             f"{who} returned outputs of shape {list(outputs.shape)} for {ROWS} observations; wanted "
-            f"[{ROWS}, {wanted}] (num_outputs={wanted}). Give the model's last layer {wanted} units."
+            f"[{ROWS}, {wanted}] (num_outputs={wanted}). Give the model's last layer {wanted} units.{instead}"
         )
 
 

@@ -145,6 +145,8 @@ def test_an_episode_shows_what_it_keeps_of_agents():
     assert episode._agent_to_policy == {"left": "policy of left"}
     assert episode.last_pi_info_for("left") == {"action_logp": 3.0}
     assert episode._agent_index("left") == 0
+    assert episode.policy_for("right") == "policy of right"
+    assert episode._agent_to_index == {"left": 0, "right": 1}
     assert Episode({}, "one", episode_id=1, env_id=0).get_agents() == [_DUMMY_AGENT_ID] == ["agent0"]
 
 

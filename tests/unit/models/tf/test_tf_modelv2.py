@@ -259,6 +259,17 @@ def test_call_images_are_flattened_beside_the_image():
     assert seen == [([None, 4, 4, 3], [None, 48])]
 
 
+def test_call_rows_whose_width_tensorflow_does_not_know_are_taken_as_they_are():
+    model = build(Seeing, spaces.Box(-1, 1, (7,)))
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None])])
+    def run(obs):
+        return model({"obs": obs})[0]
+
+    obs = np.arange(14, dtype=np.float32).reshape(2, 7)
+    np.testing.assert_array_equal(run(tf.constant(obs)), obs[:, :2])
+
+
 def test_call_sample_batch_gives_states_and_lengths():
     model = build(Seeing)
     batch = SampleBatch(

@@ -53,3 +53,10 @@ def test_a_network_of_another_width_is_named_when_it_is_made():
     config = {"custom_model": InAList, "custom_model_config": {"modules": nn.ModuleList}}
     with pytest.raises(ValueError, match=r"InAList.*2.*3|InAList.*3.*2"):
         TorchCustomNetwork(CustomNetwork({"obs": 3}, 3, config))
+
+
+def test_a_model_that_gives_q_values_where_heads_follow_says_which_keys_leave_these_out():
+    with pytest.raises(ValueError, match=r"last layer 256 units\. If .* Q-values, set hiddens=\[\] and dueling=False"):
+        check_model(made(modules=nn.ModuleList), OBS_SPACE, 256)
+    with pytest.raises(ValueError, match=r"last layer 256 units\.$"):
+        check_model(made(modules=lambda _: nn.ModuleList([nn.Linear(3, 5)])), OBS_SPACE, 256)
