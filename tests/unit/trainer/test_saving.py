@@ -384,3 +384,13 @@ def test_a_task_that_no_checkpoint_can_hold_is_left_out_with_a_word(tmp_path, ca
     trainer.train()
     trainer.save(str(tmp_path))
     assert "environments have tasks such as (3, <object" in caplog.text
+
+
+def test_export_model_takes_rllibs_formats_by_tunes_names(tmp_path):
+    from rlframe.tune.trial import ExportFormat
+
+    trainer = PGTrainer({"num_workers": 0}, env=Bandit)
+    paths = trainer.export_model([ExportFormat.MODEL, ExportFormat.CHECKPOINT], str(tmp_path))
+    assert paths == {name: str(tmp_path / name) for name in ("model", "checkpoint")}
+    assert (tmp_path / "model" / "model.pt").is_file()
+    assert any((tmp_path / "checkpoint").iterdir())
