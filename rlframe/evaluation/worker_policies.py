@@ -48,6 +48,8 @@ class WorkerPolicies(RLlibWorkerNames):
     is_policy_to_train: Any
     trained_policies: Any  # the class of it
     policies_to_train: Any  # a property of the worker
+    #: Ids of the policies that learn, where others were set than the config names.
+    _set_to_train: list[str] | None = None
     callbacks: Any
     runner: EnvRunner | MultiAgentRunner | None
     slots: list[EnvSlot]
@@ -108,6 +110,8 @@ class WorkerPolicies(RLlibWorkerNames):
         """Takes other policies to learn: ids, or a function `(policy id, batch) -> bool`; None changes nothing."""
         if policies_to_train is not None:
             self.is_policy_to_train = self.trained_policies(policies_to_train)
+            wanted = self.is_policy_to_train.wanted
+            self._set_to_train = None if callable(wanted) else list(wanted)
 
     def remove_policy(
         self, policy_id: str = DEFAULT_POLICY_ID, policy_mapping_fn: Any = None, policies_to_train: Any = None
@@ -282,6 +286,8 @@ class WorkerPolicies(RLlibWorkerNames):
             "global_vars": dict(self.global_vars),
             "streams": {pid: _streams(policy) for pid, policy in self.policy_map.items()},
         }  # fmt: skip
+        if self._set_to_train is not None:
+            state["policies_to_train"] = self._set_to_train
         if policies:
             state["policies"] = {pid: _alone(policy, policy.get_state) for pid, policy in self.policy_map.items()}
         return state
@@ -296,6 +302,7 @@ class WorkerPolicies(RLlibWorkerNames):
         for pid, streams in state["streams"].items():
             _take_streams(self.policy_map[pid], streams)
         set_tasks(self, state.get("tasks"))
+        self.set_policies_to_train(state.get("policies_to_train"))
         if self.runner is not None and state["runner"] is not None:
             self.runner.set_state(state["runner"])
         if self._data is not None and state.get("data") is not None:

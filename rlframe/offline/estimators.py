@@ -209,6 +209,9 @@ class WeightedImportanceSamplingEstimator(OffPolicyEstimator):
 _BY_NAME = {made.name: made for made in (ImportanceSamplingEstimator, WeightedImportanceSamplingEstimator)}
 
 
+_SWITCHED_OFF = "switched_off"
+
+
 class InputEvaluation:
     """The estimators that `input_evaluation` names, at work on what a worker reads.
 
@@ -220,7 +223,7 @@ class InputEvaluation:
 
     def __init__(self, ioctx: IOContext) -> None:
         names = list(ioctx.config.input_evaluation)
-        self.simulates = "simulation" in names
+        self.simulates, self._switched_off = "simulation" in names, False
         several = list(ioctx.worker.policy_map) != [DEFAULT_POLICY_ID]
         if several and names:
             _LOGGER.warning("input_evaluation: several policies are not judged from data; set it to []")
@@ -236,7 +239,7 @@ class InputEvaluation:
             self.estimators[0].check_can_estimate_for(batch)
         except ValueError as error:
             _LOGGER.warning("%s; no estimates are made", error)
-            self.estimators = []
+            self.estimators, self._switched_off = [], True
         for estimator in self.estimators:
             estimator.process(batch)
 
@@ -245,14 +248,17 @@ class InputEvaluation:
         return [estimate for estimator in self.estimators for estimate in estimator.get_metrics()]
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the estimators' states by name."""
-        return {estimator.name: estimator.get_state() for estimator in self.estimators}
+        """Returns the estimators' states by name, and whether the data was found not to be fit for them."""
+        states: dict[str, Any] = {estimator.name: estimator.get_state() for estimator in self.estimators}
+        return states | {_SWITCHED_OFF: self._switched_off}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes them back."""
-        self.estimators = [estimator for estimator in self.estimators if estimator.name in state]
+        """Takes them back; estimators that had none begin anew."""
+        if state.get(_SWITCHED_OFF):
+            self.estimators, self._switched_off = [], True
         for estimator in self.estimators:
-            estimator.set_state(state[estimator.name])
+            if estimator.name in state:
+                estimator.set_state(state[estimator.name])
 
 
 __all__ = [

@@ -68,6 +68,12 @@ def overridden_by_user(cls: type[Any], name: str) -> bool:
     return place is not None and is_users(cls.__mro__[place])
 
 
+def sees_episodes(policy: Any) -> bool:
+    """Returns whether code of the user's own, or the policy's way of acting, is given the episodes of rows."""
+    own = [(policy, "postprocess_trajectory"), *((policy.exploration, f"on_episode_{at}") for at in ("start", "end"))]
+    return bool(policy.inference.shows_episodes or any(overridden_by_user(type(one), name) for one, name in own))
+
+
 def explores_by_episode(policy: Any) -> bool:
     """Returns whether a user's own exploration postprocesses, and follows episodes, which may change what it does."""
     exploration = policy.exploration

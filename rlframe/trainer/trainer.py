@@ -140,6 +140,7 @@ class Trainer(
     env_steps_limit: int | None = None
     #: 1 while an iteration has trained and is not over: `iteration` counts it at its end.
     _uncounted: int = 0
+    _stopped: bool = False
     _name: Any = _ClassName()
     #: Declaration of the config keys: types, bounds, meanings.
     _config_class: ClassVar[type[AlgorithmConfig]] = CommonConfig
@@ -463,7 +464,13 @@ class Trainer(
             EnvError: If an environment failed, and failures are not to be ignored.
             WorkerError: If no healthy worker is left.
             NonFiniteError: If a reward, observation, loss or weight became NaN or infinite.
+            ConfigError: If it was stopped.
         """
+        if self._stopped:
+            raise ConfigError(
+                f"this {type(self).__name__} was stopped, its workers and files are closed; make another one, and give "
+                "it the state by restore(checkpoint), or from_checkpoint(checkpoint)"
+            )
         try:
             result: dict[str, Any] = cast(Any, super()).train()
         except Exception as error:
@@ -733,6 +740,7 @@ class Trainer(
 
     def cleanup(self) -> None:
         """Ends the plan's threads and actors, stops workers and closes the log files; called by `stop()`."""
+        self._stopped = True
         with ExitStack() as ends:  # in the other order, and the others also where one raises
             if self._logger is not None:
                 ends.callback(self._logger.close)

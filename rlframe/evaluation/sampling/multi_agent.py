@@ -19,7 +19,7 @@ from rlframe.evaluation.sampling.loop import EPISODE_HOOKS, Hooks, RunnerSetting
 from rlframe.evaluation.sampling.multi_agent_postprocessing import MultiAgentPostprocessing
 from rlframe.evaluation.sampling.multi_agent_state import ResumableRunner
 from rlframe.evaluation.sampling.rollout import EnvSlot, clip_rewards, reset_slots, step_together
-from rlframe.policy.users_code import explores_by_episode, overridden_by_user
+from rlframe.policy.users_code import explores_by_episode, overridden_by_user, sees_episodes
 from rlframe.utils.errors import ConfigError, EnvError, NonFiniteError
 from rlframe.utils.spaces.observations import check_sampled
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
@@ -83,8 +83,7 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         self._resting: set[int] = set()  # slots that are not stepped: their episodes are over, and none follows yet
         self._followers: dict[str, tuple[Policy, bool]] = {}  # policies, and whether their explorations follow episodes
         self._wants_steps = not EPISODE_HOOKS.isdisjoint(hooks.call) or any(
-            policy.inference.shows_episodes or overridden_by_user(type(policy), "postprocess_trajectory")
-            for policy in policies.values()
+            sees_episodes(policy) for policy in policies.values()
         )
         self._postprocess = MultiAgentPostprocessing(policies, hooks)
 
@@ -211,8 +210,9 @@ class MultiAgentRunner(ResumableRunner, SamplingLoop):
         for policy_id, policy in self.policies.items():
             if self._follows_episodes(policy_id, policy):
                 function = getattr(policy.exploration, hook)
-                # Rows of later calls are agents, not slots: the episode's `env_id` would name a stranger's row.
-                function(policy, environment=self._slot(index).env, episode=None)
+                # Rows of later calls are agents, not slots: for built-in ones `env_id` would name a stranger's row.
+                episode = self._episodes[index] if overridden_by_user(type(policy.exploration), hook) else None
+                function(policy, environment=self._slot(index).env, episode=episode)
 
     def _follows_episodes(self, policy_id: str, policy: Policy) -> bool:
         known = self._followers.get(policy_id)

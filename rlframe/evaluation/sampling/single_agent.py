@@ -30,7 +30,7 @@ from rlframe.evaluation.sampling.rollout import (
 from rlframe.evaluation.sampling.single_agent_state import RunnerState
 from rlframe.models.preprocessors import NoPreprocessor
 from rlframe.policy.recurrent_context import RecurrentContext, add_later_steps
-from rlframe.policy.users_code import overridden_by_user
+from rlframe.policy.users_code import sees_episodes
 from rlframe.utils.spaces.observations import check_sampled
 from rlframe.utils.spaces.space_maps import unsquash_action
 from rlframe.utils.spaces.space_utils import flatten_to_single_ndarray, unbatch
@@ -99,8 +99,7 @@ class EnvRunner(CompleteEpisodes, RunnerState, SamplingLoop):
         self._unchecked = set(range(size))
         self._episode_parts = [0] * size
         self._episodes: list[Episode | None] = [None] * size
-        users = policy.inference.shows_episodes or overridden_by_user(type(policy), "postprocess_trajectory")
-        shown = self._shows_episodes and users
+        shown = self._shows_episodes and sees_episodes(policy)
         self._wants_episodes = shown or not EPISODE_HOOKS.isdisjoint(hooks.call)
         self._pending: list[list[SampleBatch]] = [[] for _ in slots]
         self._memory = RecurrentContext(policy, size) if policy.needs_memory() else None

@@ -8,6 +8,7 @@ from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
 from rlframe.agents.pg import PGTrainer
 from rlframe.env import ExternalEnv, MultiAgentEnv
+from rlframe.exploration import StochasticSampling
 from rlframe.utils.errors import NonFiniteError
 
 SMALL = {"num_workers": 0, "seed": 1, "min_iter_time_s": 0, "log_sys_usage": False, "model": {"fcnet_hiddens": [4]}}
@@ -239,3 +240,21 @@ def test_an_external_episode_in_which_nobody_acted_ends_for_callbacks_too():
     trainer.workers.local_worker().sample()
     trainer.stop()
     assert Pairs.most == 1
+
+
+@pytest.mark.parametrize("env", [Counting, Turns])
+def test_explorations_of_ones_own_are_given_the_episode(env):
+    class Notes(StochasticSampling):
+        told = ()
+
+        def on_episode_start(self, policy, *, environment=None, episode=None, tf_sess=None):
+            Notes.told += (("start", episode.episode_id, episode.length),)
+
+        def on_episode_end(self, policy, *, environment=None, episode=None, tf_sess=None):
+            Notes.told += (("end", episode.episode_id, episode.length),)
+
+    config = {**SMALL, "rollout_fragment_length": 13, "exploration_config": {"type": Notes}}
+    PGTrainer(config, env=env).workers.local_worker().sample()
+    first, second = Notes.told[:2]
+    length = 5 if env is Counting else 12
+    assert (first, second) == (("start", first[1], 0), ("end", first[1], length))

@@ -9,9 +9,10 @@ import pytest
 
 from rlframe.agents.callbacks import DefaultCallbacks
 from rlframe.agents.dqn import DQNTrainer
+from rlframe.agents.pg import PGTrainer
 from rlframe.agents.ppo import PPOTrainer
 from rlframe.env import register_env
-from rlframe.env.multi_agent_env import MultiAgentEnv
+from rlframe.env.multi_agent_env import MultiAgentEnv, make_multi_agent
 from rlframe.evaluation.sampling.multi_agent_state import agent_key, pack_actions, unpack_actions
 from rlframe.examples.env.multi_agent import MultiAgentCartPole
 from rlframe.models.torch.action_mask import ActionMaskModel
@@ -250,3 +251,26 @@ def test_actions_are_packed_in_the_order_of_acting():
     assert unpack_actions(packed, lambda key: 0) == [[("s:a", 1)], [], [("i:2", 0), ("s:a", 3)]]
     assert agent_key(np.int64(2)) == agent_key(2)
     assert agent_key(True) != agent_key(1)
+
+
+@pytest.mark.parametrize("added", [False, True])
+def test_which_policies_learn_is_taken_back_where_it_was_set_meanwhile(added, tmp_path):
+    config = {
+        "seed": 1, "num_workers": 0, "rollout_fragment_length": 20, "train_batch_size": 20, "min_iter_time_s": 0,
+        "env_config": {"num_agents": 2},
+        "multiagent": {"policies": {"p0", "p1"}, "policy_mapping_fn": lambda agent, *_, **__: f"p{agent}"},
+    }  # fmt: skip
+    env = make_multi_agent("CartPole-v1")
+    trainer, again = PGTrainer(config, env=env), PGTrainer(config, env=env)
+    if added:
+        mapping = lambda agent, *_, **__: f"p{agent + 1}"  # noqa: E731
+        spec = type(trainer.get_policy("p0"))
+        trainer.add_policy("p2", spec, policy_mapping_fn=mapping, policies_to_train=["p2"])
+    else:
+        trainer.workers.foreach_worker(lambda worker: worker.set_policies_to_train(["p1"]))
+    again.restore(trainer.save(str(tmp_path)))
+    assert again.workers.local_worker().policies_to_train == trainer.workers.local_worker().policies_to_train
+    if not added:
+        assert set(again.train()["info"]["learner"]) == {"p1"}
+    for each in (trainer, again):
+        each.stop()

@@ -645,3 +645,15 @@ def test_several_agents_write_and_read(kind, tmp_path):
     several["multiagent"]["policy_mapping_fn"] = lambda agent, *_, **__: "ac"[agent % 2]
     with pytest.raises(DataError, match=r"policies \['b'\]"):
         DQNTrainer({**READS, **several, "input": str(tmp_path)}).train()
+
+
+def test_estimators_that_a_checkpoint_had_none_of_begin_behind_a_restore(written, tmp_path):
+    config = {**READS, "input": written, "shuffle_buffer_size": 4}
+    without = DQNTrainer({**config, "input_evaluation": ["is"]}, env="CartPole-v1")
+    without.train()
+    path = without.save(str(tmp_path))
+    without.stop()
+    trainer = DQNTrainer({**config, "input_evaluation": ["is", "wis"]}, env="CartPole-v1")
+    trainer.restore(path)
+    assert set(trainer.train()["off_policy_estimator"]) == {"is", "wis"}
+    trainer.stop()

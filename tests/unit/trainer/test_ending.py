@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rlframe.agents.pg import PGTorchPolicy, PGTrainer
+from rlframe.utils.errors import ConfigError
 from tests.helpers.envs import Bandit
 
 SMALL = {"num_workers": 0, "rollout_fragment_length": 8, "train_batch_size": 8, "min_iter_time_s": 0}
@@ -120,3 +121,13 @@ def test_a_trainer_may_be_stopped_twice(closed):
     trainer.stop()
     trainer.stop()
     assert len(set(map(id, closed))) == 1
+
+
+def test_a_trainer_that_was_stopped_says_so_before_anything_is_sampled():
+    trainer = PGTrainer(SMALL, env=Bandit)
+    trainer.train()
+    trainer.stop()
+    steps = trainer.get_policy().global_timestep
+    with pytest.raises(ConfigError, match="was stopped"):
+        trainer.train()
+    assert trainer.get_policy().global_timestep == steps
