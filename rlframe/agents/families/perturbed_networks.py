@@ -84,8 +84,10 @@ class FrameworkNetwork:
         config = {**policy.config, ONLY_EVALUATES: True}
         self._policy = made(policy.observation_space, policy.action_space, config)
         self.numpy_dist, self.num_outputs = self._policy.numpy_dist, int(self._policy.model.num_outputs)
-        searched = self._policy.model.trainable_variables(as_dict=True)
-        self.arrays: Arrays = {name: array for name, array in self._policy.get_weights().items() if name in searched}
+        searched, weights = self._policy.model.trainable_variables(as_dict=True), self._policy.get_weights()
+        self.arrays: Arrays = {name: array for name, array in weights.items() if name in searched}
+        self._others = {name: array for name, array in weights.items() if name not in searched}
+        self._aliases = _other_names(self._policy.model, searched)
         self._held: Mapping[str, NDArray[Any]] = self.arrays
 
     def actor(self, arrays: Mapping[str, NDArray[Any]]) -> Any:
@@ -105,8 +107,20 @@ class FrameworkNetwork:
 
     def _hold(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         if self._held is not arrays:
-            self._policy.set_weights({**self._policy.get_weights(), **arrays})
+            shared = {name: arrays[first] for name, first in self._aliases.items()}
+            self._policy.set_weights({**self._others, **shared, **arrays})
             self._held = arrays
+
+
+def _other_names(model: Any, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the further names that a model has for variables, of layers that it uses twice, and their first ones."""
+    whole = model.named_variables() if hasattr(model, "named_variables") else _all_names(model)
+    first = {id(variable): name for name, variable in variables.items()}
+    return {name: first[id(each)] for name, each in whole.items() if id(each) in first and name not in variables}
+
+
+def _all_names(module: Any) -> dict[str, Any]:
+    return dict(module.named_parameters(remove_duplicate=False))
 
 
 class _WithWeights:

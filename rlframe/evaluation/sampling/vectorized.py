@@ -152,6 +152,10 @@ class VectorRunner(EnvRunner):
         obs, _ = self.vector_env.reset(seed=self._seed)
         check_observation(obs[0], self._raw_space, self.slots[0].where())
         self._obs[:] = obs if self.obs_filter is None else self.obs_filter.filter_batch(np.asarray(obs), update=True)
+        for index in range(len(self.slots)):
+            self.slots[index].episode += int(self._counts[index] > 0)  # one that was broken off
+            if self._memory is not None:
+                self._memory.begin(index)
         self._counts[:], self._sums[:], self._skip[:] = 0, 0.0, False
         self._started = True
 

@@ -206,6 +206,7 @@ class Doubled(TorchModelV2, torch.nn.Module):
         TorchModelV2.__init__(self, *args, **kwargs)
         torch.nn.Module.__init__(self)
         self.layer = torch.nn.Linear(2, self.num_outputs)
+        self.same = self.layer  # one layer with two names is searched once
         self.register_buffer("factor", torch.tensor(2.0))  # no gradient would change it
 
     def forward(self, input_dict, state, seq_lens):
