@@ -74,7 +74,7 @@ class JsonReader(InputReader):
                 return self._prepare(self._checked(batch, self._place_text()))
             self._next_file()  # what is behind a line that is cut short is still being written
             ended += 1
-            if ended > len(self.files):
+            if ended > 2 * len(self.files):  # the end of this pass, and a whole one in another order
                 raise DataError(f"input: found no batch in {', '.join(self.files)}; wanted one per line of JSON")
 
     @property
@@ -204,10 +204,12 @@ class JsonReader(InputReader):
 
 def _line_at(file: IO[bytes], share: float) -> int:
     """Returns where a line begins, in bytes: the one at `share` in [0, 1) of the file's lines."""
-    starts = [0]
+    starts, offset = [], 0
     for line in iter(file.readline, b""):
-        starts.append(starts[-1] + len(line))
-    return starts[int(share * (len(starts) - 1))]
+        if line.strip():
+            starts.append(offset)
+        offset += len(line)
+    return starts[int(share * len(starts))] if starts else 0
 
 
 def _is_json(line: bytes) -> bool:

@@ -77,13 +77,13 @@ class _Uses(cst.CSTVisitor):
 
     def __init__(self) -> None:
         self.rllib = False
-        self.ray = False  # Tune, or `ray.init`
+        self.ray = self.tune = False  # Tune, or `ray.init`; Tune
         self._algorithm_by_name = False  # `tune.run("PPO")`
         self._algorithm_in_dict = False  # `{"run": "PPO"}`
         self._algorithm_chosen = self._algorithm_named = False  # `tune.run(args.run)`, and "PPO" as what that may be
         self._variables_run: set[str] = set()  # `tune.run(algorithm)`
         self._variables_of_algorithms: set[str] = set()  # `algorithm = "PPO"`
-        self._run_of_tune: set[str] = set()  # what `from ray.tune import run` is called
+        self._of_tune_here: dict[str, str] = {}  # Tune's functions of `_RUNNING` that are imported, by their names here
         self.reads: Counter[str] = Counter()
         self.gone_of_ray: Counter[str] = Counter()  # uses of modules that Ray no longer has, beside their imports
         self.modules: dict[str, str] = {}  # those that had names that are gone, by what the program calls them
@@ -93,7 +93,7 @@ class _Uses(cst.CSTVisitor):
         """Returns whether Tune is told by name to run an algorithm, so that RLlib need not be mentioned."""
         return (
             self._algorithm_by_name
-            or (self._algorithm_in_dict and self.ray)
+            or (self._algorithm_in_dict and self.tune)
             or (self._algorithm_chosen and self._algorithm_named)
             or not self._variables_run.isdisjoint(self._variables_of_algorithms)
         )
@@ -113,28 +113,30 @@ class _Uses(cst.CSTVisitor):
         self.gone_of_ray.subtract(_dotted(alias.name) or "" for alias in node.names)
         for alias in node.names:
             self.rllib |= _is_below(alias.evaluated_name, _NEW)  # the paths may have been replaced by hand
-            self.ray |= _is_below(alias.evaluated_name, "ray.tune")
+            self._tune(_is_below(alias.evaluated_name, "ray.tune"))
             if alias.evaluated_name in gone_names.MODULES:
                 self.modules[alias.evaluated_alias or alias.evaluated_name] = alias.evaluated_name
 
     def visit_ImportFrom(self, node: cst.ImportFrom) -> None:
         if _dotted(node.module) == "ray" and not isinstance(node.names, cst.ImportStar):
             self.rllib |= any(_dotted(alias.name) == "rllib" for alias in node.names)
-            self.ray |= any(_dotted(alias.name) == "tune" for alias in node.names)
+            self._tune(any(_dotted(alias.name) == "tune" for alias in node.names))
         if isinstance(node.names, cst.ImportStar):  # which may bring NumPy, under the name that it has everywhere
             self.modules.setdefault("np", "numpy")
         module = _module_of(node)
         self.rllib |= _is_below(module, _NEW) and not node.relative
         if _is_below(module, "ray.tune") and not node.relative:
             self._of_tune.append((module, _names_of(node)))
-            self.ray = True
-            if not isinstance(node.names, cst.ImportStar):
-                here = [
-                    alias.evaluated_alias or alias.evaluated_name
-                    for alias in node.names
-                    if alias.evaluated_name == "run"
-                ]
-                self._run_of_tune.update(here)
+            self._tune(True)
+            if isinstance(node.names, cst.ImportStar):
+                self._of_tune_here.update((name, name) for name in _RUNNING)
+            else:
+                here = [(alias.evaluated_alias or alias.evaluated_name, alias.evaluated_name) for alias in node.names]
+                self._of_tune_here.update((own, name) for own, name in here if name in _RUNNING)
+
+    def _tune(self, found: bool) -> None:
+        self.tune |= found
+        self.ray |= found
 
     def visit_FormattedStringText(self, node: cst.FormattedStringText) -> None:
         self.rllib |= _PATH_IN_F_STRING.fullmatch(node.value) is not None
@@ -149,8 +151,22 @@ class _Uses(cst.CSTVisitor):
         self._algorithm_in_dict |= _string(node.key) in _WHAT_IS_RUN and _string(node.value) in _algorithms()
 
     def visit_Assign(self, node: cst.Assign) -> None:
-        if _string(node.value) in _algorithms():
+        if _may_be_an_algorithm(node.value):
             self._variables_of_algorithms.update(_dotted(target.target) or "" for target in node.targets)
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        if _may_be_an_algorithm(node.value):
+            self._variables_of_algorithms.add(_dotted(node.target) or "")
+
+    def visit_Param(self, node: cst.Param) -> None:
+        if _may_be_an_algorithm(node.default):
+            self._variables_of_algorithms.add(node.name.value)
+
+    def visit_For(self, node: cst.For) -> None:
+        if isinstance(node.iter, cst.List | cst.Tuple) and any(
+            _may_be_an_algorithm(element.value) for element in node.iter.elements
+        ):
+            self._variables_of_algorithms.add(_dotted(node.target) or "")
 
     def visit_AssignTarget(self, node: cst.AssignTarget) -> None:
         match node.target:
@@ -159,11 +175,19 @@ class _Uses(cst.CSTVisitor):
 
     def visit_Call(self, node: cst.Call) -> None:
         called = _dotted(node.func) or ""
-        self.ray |= called == "ray.init" or called.startswith("ray.tune.")
-        run = [*node.args[:1], *(arg for arg in node.args if arg.keyword and arg.keyword.value in _WHAT_IS_RUN)]
-        if called.rsplit(".", 1)[-1] in _RUNNING:
+        self.ray |= called == "ray.init"
+        self._tune(called.startswith("ray.tune."))
+        named = [arg for arg in node.args if arg.keyword and arg.keyword.value in _WHAT_IS_RUN]
+        if called == "dict":
+            self._algorithm_in_dict |= any(_string(arg.value) in _algorithms() for arg in named)
+        within, _, last = called.rpartition(".")
+        function = last if "tune" in within.split(".") else ""
+        function = function or self._of_tune_here.get(called, "")
+        place = 1 if function == "Experiment" else 0  # behind the experiment's own name
+        run = [*(arg for arg in node.args[place : place + 1] if not arg.keyword), *named]
+        if function in _RUNNING:
             self._algorithm_by_name |= any(_string(arg.value) in _algorithms() for arg in run)
-        if called.endswith("tune.run") or called in self._run_of_tune:
+        if function == "run":
             self._algorithm_chosen |= any(isinstance(arg.value, cst.Attribute) for arg in run)
             self._variables_run.update(arg.value.value for arg in run if isinstance(arg.value, cst.Name))
 
@@ -509,6 +533,13 @@ def _literal(node: cst.BaseExpression) -> Any:
 def _requoted(old: cst.SimpleString, text: str) -> cst.SimpleString:
     """Returns a string in the quotes of another."""
     return old.with_changes(value=f"{old.prefix}{old.quote}{text}{old.quote}")
+
+
+def _may_be_an_algorithm(node: cst.CSTNode | None) -> bool:
+    """Returns whether an expression is an algorithm's name, or chooses between two of which one is."""
+    if isinstance(node, cst.IfExp):
+        return _may_be_an_algorithm(node.body) or _may_be_an_algorithm(node.orelse)
+    return _string(node) in _algorithms()
 
 
 def _string(node: cst.CSTNode | None) -> str | None:

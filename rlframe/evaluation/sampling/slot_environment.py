@@ -25,7 +25,9 @@ _LOGGER = logging.getLogger("rlframe")
 
 def _hint(error: Exception) -> str:
     """Returns what to do about an error of programs that were written for an older Gym."""
-    if isinstance(error, AttributeError) and error.name == "seed":
+    asked = getattr(error, "obj", None)
+    env = isinstance(asked, super) or any(base.__name__ == "Env" for base in type(asked).__mro__)
+    if isinstance(error, AttributeError) and error.name == "seed" and env:
         return ". Gym's Env has no seed() since 0.26: define `def seed(self, seed=None)` there, or do not call it"
     return ""
 

@@ -218,6 +218,18 @@ def test_workers_that_share_a_file_begin_at_different_places_in_it(tmp_path):
     assert {reward for rewards in first_passes for reward in rewards} == {0, 1, 2, 3, 10, 11, 12, 13}
 
 
+def test_empty_lines_are_no_places_to_begin_at_and_empty_files_no_end(tmp_path):
+    write(tmp_path / "full", [make_batch(first=line) for line in range(8)])
+    path = next((tmp_path / "full").glob("*.json"))
+    path.write_bytes(path.read_bytes() + b"\n" * 20)
+    (tmp_path / "full.json").write_bytes(b"")
+    config = {"seed": 0, "num_workers": 4}
+    readers = [JsonReader(str(path), IOContext(config=config, worker_index=index)) for index in (1, 2, 3, 4)]
+    assert [rewards_of(reader, 1) for reader in readers] == [[0], [2], [4], [6]]
+    beside = JsonReader([str(path), str(tmp_path / "full.json")], IOContext(config={"seed": 0}, worker_index=1))
+    assert rewards_of(beside, 24) == list(range(8)) * 3
+
+
 def test_a_reader_goes_on_where_another_stood(tmp_path):
     for number in range(3):
         write(tmp_path, [make_batch(first=number * 10 + line) for line in range(3)])

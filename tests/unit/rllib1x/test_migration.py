@@ -120,6 +120,12 @@ def test_an_algorithm_that_a_flag_names_and_tune_behind_ray_are_rewritten():
         'from ray import tune\ntune.run(tune.Experiment("mine", run="PPO"))\n',
         'from ray import tune\nspec = {"run_or_experiment": "PPO", "name": "mine"}\ntune.run(**spec)\n',
         'from ray.tune.registry import get_trainable_cls\ntrainer = get_trainable_cls("PPO")(env="CartPole-v0")\n',
+        'from ray.tune.experiment import Experiment\nE = Experiment("mine", "PPO")\n',
+        'from ray.tune import run_experiments\nrun_experiments({"mine": dict(run="PPO", env="CartPole-v0")})\n',
+        'from ray import tune\nalgorithm: str = "PPO"\ntune.run(algorithm)\n',
+        'from ray import tune\ndef main(algorithm="PPO"):\n    tune.run(algorithm)\n',
+        'from ray import tune\nfor algorithm in ["PPO", "DQN"]:\n    tune.run(algorithm)\n',
+        'from ray import tune\nalgorithm = "PPO" if late else "DQN"\ntune.run(algorithm)\n',
     ],
 )
 def test_an_algorithm_s_name_wherever_tune_takes_it_makes_a_program_one_of_rllibs(program):
@@ -132,6 +138,11 @@ def test_an_algorithm_s_name_wherever_tune_takes_it_makes_a_program_one_of_rllib
         'from ray import tune\ntune.run(train, config={"algorithm": "PPO"})\n',
         'from ray import tune\nname = "PPO"\ntune.run(train, config={"algorithm": name})\n',
         'import ray\nspec = {"run": "PPO"}\nray.get(send.remote(spec))\n',
+        'import ray\nray.init(temp_dir="x")\nruns = {"run": "PG"}\n',
+        'from comet_ml import Experiment\nfrom ray import tune\nExperiment("SAC")\ntune.run(train)\n',
+        'from ray import tune\ntune.run(tune.Experiment("PPO", train))\n',
+        'import mlflow\nfrom ray import tune\nmlflow.run(run="DQN")\ntune.run(train)\n',
+        'import subprocess\nimport ray\nray.init(local_mode=True)\nsubprocess.run("PPO")\n',
     ],
 )
 def test_an_algorithm_s_name_that_tune_does_not_run_is_left_alone(program):
