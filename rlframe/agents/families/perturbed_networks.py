@@ -114,13 +114,10 @@ class FrameworkNetwork:
 
 def _other_names(model: Any, variables: Mapping[str, Any]) -> dict[str, str]:
     """Returns the further names that a model has for variables, of layers that it uses twice, and their first ones."""
-    whole = model.named_variables() if hasattr(model, "named_variables") else _all_names(model)
+    in_tf = hasattr(model, "named_variables")
+    whole = model.named_variables() if in_tf else dict(model.named_parameters(remove_duplicate=False))
     first = {id(variable): name for name, variable in variables.items()}
     return {name: first[id(each)] for name, each in whole.items() if id(each) in first and name not in variables}
-
-
-def _all_names(module: Any) -> dict[str, Any]:
-    return dict(module.named_parameters(remove_duplicate=False))
 
 
 class _WithWeights:

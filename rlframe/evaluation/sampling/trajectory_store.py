@@ -228,17 +228,15 @@ class TrajectoryStore:
         moved = np.full(self.count + 1, -1, np.int64)
         moved[kept] = np.arange(len(kept))
         size = len(kept)
-        behind = self.next_row[kept]
-        for place in np.flatnonzero((behind >= 0) & (moved[behind] < 0)).tolist():
-            self.finals[int(kept[place])] = self.columns[OBS][
-                behind[place]
-            ].copy()  # all that is left of what came next
+        following = self.next_row[kept]
+        for place in np.flatnonzero((following >= 0) & (moved[following] < 0)).tolist():
+            last = self.columns[OBS][following[place]]
+            self.finals[int(kept[place])] = last.copy()  # all that is left of what came next
         for column in self.columns.values():
             column[:size] = column[kept]
         self.columns[REWARDS][size : self.count] = 0.0
         self.columns[TERMINATEDS][size : self.count] = False
         self.columns[TRUNCATEDS][size : self.count] = False
-        following = self.next_row[kept]
         self.next_row[:size] = np.where(following >= 0, moved[following], -1)
         self.next_row[size : self.count] = -1
         self.closed[:size] = self.closed[kept]

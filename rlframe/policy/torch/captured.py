@@ -49,7 +49,8 @@ class CapturedLoss:
         host = self.fused.host_state()
         if host is None:
             return self.fused(batch)
-        batch = SampleBatch.from_columns({**batch, **self.fused.inputs()})
+        if further := self.fused.inputs():
+            batch = SampleBatch.from_columns({**batch, **further})
         tensors = {name: column for name, column in batch.items() if isinstance(column, Tensor)}
         key = (host, *((name, column.shape, column.dtype) for name, column in tensors.items()))
         graph = self._graphs.get(key)
